@@ -1,0 +1,59 @@
+"""What Slurm's accounting says of a job, whoever was asked (sacct's text, pyslurm, a file)."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import msgspec
+
+
+class ExitCode(msgspec.Struct, frozen=True):
+    """``code`` and ``signal`` as Slurm prints them, ``code:signal``.
+
+    sacct's text and pyslurm print 137 as 9 (they subtract 128 from codes of 128 and more), so
+    a code of 1 to 127 may stand for itself plus 128.
+    """
+
+    code: int
+    signal: int
+
+
+class StepFacts(msgspec.Struct, frozen=True):
+    """One step: ``id`` is "0", "batch", "extern", "interactive"."""
+
+    id: str
+    name: str | None = None
+    state: str | None = None
+    exit_code: ExitCode | None = None
+    nodes: str | None = None
+    started_at: dt.datetime | None = None
+    ended_at: dt.datetime | None = None
+
+
+class JobFacts(msgspec.Struct, frozen=True):
+    """One incarnation of a job.
+
+    ``state`` is the base state ("FAILED", "CANCELLED"), with ``by_uid`` split off from
+    "CANCELLED by 1001". ``nodes`` is Slurm's node list ("n[1-4]"). Times are aware.
+    """
+
+    id: str
+    raw_id: str | None = None
+    cluster: str | None = None
+    name: str | None = None
+    user: str | None = None
+    uid: int | None = None
+    account: str | None = None
+    partition: str | None = None
+    state: str | None = None
+    by_uid: int | None = None
+    reason: str | None = None
+    exit_code: ExitCode | None = None
+    derived_exit_code: ExitCode | None = None
+    nodes: str | None = None
+    submitted_at: dt.datetime | None = None
+    started_at: dt.datetime | None = None
+    ended_at: dt.datetime | None = None
+    time_limit_s: int | None = None
+    work_dir: str | None = None
+    steps: tuple[StepFacts, ...] = ()

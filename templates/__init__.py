@@ -1,0 +1,1 @@
+"""The page, text and message templates (jinja2)."""
