@@ -1,0 +1,104 @@
+# Sets up this clone and this machine; sourced by tests/run and demo, at the top of the clone.
+
+torch_folder=${FIRSTFAULT_TORCH_VENV:-/opt/firstfault-tests/torch-venv}
+debian_packages="slurmctld slurmd slurmdbd slurm-client munge mariadb-server"
+browser_packages="chromium fonts-dejavu-core"
+
+say() {
+  printf '%s: %s\n' "${0##*/}" "$*" >&2
+}
+
+may_install() {
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null
+}
+
+# install_packages NAME...: from Debian, only those that are not there yet.
+install_packages() {
+  local name missing=()
+  for name in "$@"; do
+    # the status of a removed package is "deinstall ok config-files"
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
+  done
+  [ ${#missing[@]} -eq 0 ] && return 0
+  say "installing ${missing[*]}"
+  {
+    apt-get -o DPkg::Lock::Timeout=300 update -q &&
+      apt-get -o DPkg::Lock::Timeout=300 install -y -q --no-install-recommends "${missing[@]}"
+  } </dev/null >"$(log_file apt)" 2>&1 || {
+    tail -n 5 "$(log_file apt)" >&2
+    say "apt-get could not install ${missing[*]} (all of its output: $(log_file apt))"
+    return 1
+  }
+}
+
+log_file() {
+  mkdir -p var/log
+  printf 'var/log/%s.log' "$1"
+}
+
+# set_up_venv EXTRAS: .venv with this clone installed in it, as it stands (editable).
+set_up_venv() {
+  local python=${PYTHON:-python3} extras=$1 stamp wanted
+  export DEBIAN_FRONTEND=noninteractive PIP_DISABLE_PIP_VERSION_CHECK=1
+  if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    say "needs Python 3.11 or newer, and $python is not: set PYTHON to one that is"
+    return 1
+  fi
+  stamp=.venv/firstfault-$extras
+  wanted=$(cat setup.cfg pyproject.toml; pwd; "$python" -VV)
+  if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] &&
+    .venv/bin/python -c 'import firstfault' 2>/dev/null; then
+    return 0
+  fi
+  if ! .venv/bin/python -c 'import pip' 2>/dev/null; then
+    # Debian's python3 has no ensurepip without python3-venv
+    if ! "$python" -c 'import ensurepip' 2>/dev/null; then
+      { may_install && install_packages python3-venv; } || {
+        say "$python cannot make virtual environments: install python3-venv"
+        return 1
+      }
+    fi
+    rm -rf .venv
+    "$python" -m venv .venv || return 1
+  fi
+  say "installing firstfault[$extras] into .venv"
+  .venv/bin/python -m pip install -q -e ".[$extras]" </dev/null >"$(log_file pip)" 2>&1 || {
+    tail -n 5 "$(log_file pip)" >&2
+    say "pip could not install firstfault[$extras] (all of its output: $(log_file pip))"
+    return 1
+  }
+  printf '%s\n' "$wanted" >"$stamp"
+}
+
+# set_up_cluster: Slurm, a browser and torch, where this may be done. What fails is said, and the
+# tests that need it skip (or fail, with FIRSTFAULT_REQUIRE_CLUSTER=1).
+set_up_cluster() {
+  if ! may_install; then
+    say "not root on Debian: nothing is installed; what needs a cluster or a browser may skip"
+    return 0
+  fi
+  # shellcheck disable=SC2086
+  install_packages $debian_packages
+  # shellcheck disable=SC2086
+  [ -n "${1:-}" ] || install_packages $browser_packages
+  set_up_torch
+}
+
+# set_up_torch: a virtual environment with torch that an ordinary user can reach.
+set_up_torch() {
+  [ -f "$torch_folder/complete" ] && return 0
+  local python=/usr/bin/python3
+  say "installing torch into $torch_folder"
+  mkdir -p "${torch_folder%/*}"
+  (
+    flock 9
+    [ -f "$torch_folder/complete" ] && exit 0
+    install_packages python3-venv || exit 1
+    { "$python" -m venv "$torch_folder" &&
+      "$torch_folder/bin/pip" install -q torch==2.13.0 numpy &&
+      touch "$torch_folder/complete"; } </dev/null >"$(log_file torch)" 2>&1
+  ) 9>"${torch_folder%/*}/lock" || {
+    tail -n 5 "$(log_file torch)" >&2
+    say "torch could not be installed (all of the output: $(log_file torch)): cluster tests will skip"
+  }
+}
