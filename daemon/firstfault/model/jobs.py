@@ -1,0 +1,119 @@
+"""A job as the daemon keeps it: what the store gives and the pages, posts and judge are given."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import msgspec
+
+from firstfault.model.slurm import JobFacts
+from firstfault.model.verdict import Verdict
+
+# A job's way through the daemon; docs/daemon.md draws it.
+SEEN = "seen"
+COLLECTING = "collecting"
+SETTLED = "settled"
+JUDGED = "judged"
+DELIVERED = "delivered"
+REVISED = "revised"
+
+# A delivery's way.
+PENDING = "pending"
+SENT = "sent"
+DEAD = "dead"
+SUPERSEDED = "superseded"
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """A valid record on its way into the store; ``body`` is its JSON, not compressed.
+
+    ``nodes`` is the job's node list, expanded; ``run`` is what tells this incarnation of the
+    job from another (SLUID, else start time), None where the node did not know.
+    """
+
+    record_id: str
+    cluster: str | None
+    job: str
+    node: str
+    ended_at: dt.datetime
+    nodes: tuple[str, ...]
+    node_list: str | None
+    run: str | None
+    suspicious: bool
+    body: bytes
+
+
+class JobStatus(msgspec.Struct, frozen=True):
+    """Where one incarnation of a job stands; ``key`` is the store's own number for it.
+
+    Revisions count changes: of the evidence, of Slurm's facts, and of the verdict (0: none
+    yet). ``facts_closed`` is True when Slurm will not be asked any more, whether it answered
+    or not. ``suspicious`` is True when a node saw anything but a clean end. ``posted`` is the
+    last verdict revision for which deliveries were made.
+    """
+
+    key: int
+    cluster: str | None
+    job: str
+    incarnation: int
+    state: str
+    nodes_expected: int
+    nodes_reported: int
+    first_ended_at: dt.datetime
+    last_ended_at: dt.datetime
+    first_seen_at: dt.datetime
+    settled_at: dt.datetime | None
+    evidence_revision: int
+    facts_revision: int
+    judged_evidence: int
+    judged_facts: int
+    tried_at: dt.datetime | None
+    facts: JobFacts | None
+    facts_asked: int
+    facts_closed: bool
+    suspicious: bool
+    verdict_revision: int
+    posted: int
+
+
+class StoredVerdict(msgspec.Struct, frozen=True):
+    """One revision of a job's verdict."""
+
+    cluster: str | None
+    job: str
+    incarnation: int
+    revision: int
+    created_at: dt.datetime
+    verdict: Verdict
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """One message to be sent: this revision of the verdict, by this channel.
+
+    ``previous`` is the verdict that the same channel sent last for this job, None if none.
+    """
+
+    key: int
+    delivery_id: str
+    channel: str
+    attempts: int
+    current: StoredVerdict
+    previous: Verdict | None = None
+
+
+class JobSummary(msgspec.Struct, frozen=True):
+    """A line of the list of jobs; the verdict's parts are None while there is none."""
+
+    cluster: str | None
+    job: str
+    incarnation: int
+    state: str
+    ended_at: dt.datetime
+    nodes: int
+    name: str | None = None
+    user: str | None = None
+    cause: str | None = None
+    title: str | None = None
+    confidence: str | None = None
+    rank: int | None = None
+    host: str | None = None

@@ -1,0 +1,131 @@
+"""The tables. Migrations make them; this says what the code reads and writes.
+
+Times are microseconds since 1970 in UTC: exact, ordered, and the same on SQLite and PostgreSQL.
+An absent cluster is "", since NULL is never equal to itself in a unique key.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import sqlalchemy as sa
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class UtcTime(sa.types.TypeDecorator[dt.datetime]):
+    """An aware datetime in UTC, kept as microseconds since 1970."""
+
+    impl = sa.BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: dt.datetime | None, dialect: sa.Dialect) -> int | None:
+        """Microseconds of an aware time."""
+        if value is None:
+            return None
+        return (value - _EPOCH) // dt.timedelta(microseconds=1)
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> dt.datetime | None:
+        """The time in UTC."""
+        return None if value is None else _EPOCH + dt.timedelta(microseconds=int(value))
+
+
+# SQLite numbers rows by itself only where the key is INTEGER; PostgreSQL's are 64 bits wide.
+Key = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+metadata = sa.MetaData()
+
+jobs = sa.Table(
+    "jobs",
+    metadata,
+    sa.Column("key", Key, primary_key=True),
+    sa.Column("cluster", sa.String(64), nullable=False),
+    sa.Column("job", sa.String(32), nullable=False),
+    sa.Column("incarnation", sa.Integer, nullable=False),
+    sa.Column("run", sa.String(64)),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("node_list", sa.Text),
+    sa.Column("nodes_expected", sa.Integer, nullable=False),
+    sa.Column("nodes_reported", sa.Integer, nullable=False),
+    sa.Column("suspicious", sa.Boolean, nullable=False),
+    sa.Column("first_ended_at", UtcTime, nullable=False),
+    sa.Column("last_ended_at", UtcTime, nullable=False),
+    sa.Column("first_seen_at", UtcTime, nullable=False),
+    sa.Column("settled_at", UtcTime),
+    sa.Column("evidence_revision", sa.Integer, nullable=False),
+    sa.Column("facts_revision", sa.Integer, nullable=False),
+    sa.Column("judged_evidence", sa.Integer, nullable=False),
+    sa.Column("judged_facts", sa.Integer, nullable=False),
+    sa.Column("tried_at", UtcTime),
+    sa.Column("facts", sa.LargeBinary),
+    sa.Column("facts_asked", sa.Integer, nullable=False),
+    sa.Column("facts_closed", sa.Boolean, nullable=False),
+    sa.Column("ask_at", UtcTime),
+    sa.Column("verdict_revision", sa.Integer, nullable=False),
+    sa.Column("posted", sa.Integer, nullable=False),
+    sa.Column("name", sa.Text),
+    sa.Column("user", sa.Text),
+    sa.Column("cause", sa.String(64)),
+    sa.Column("title", sa.Text),
+    sa.Column("confidence", sa.String(16)),
+    sa.Column("rank", sa.Integer),
+    sa.Column("host", sa.Text),
+    sa.Column("look_at", UtcTime),
+    sa.Column("lease", sa.String(64)),
+    sa.Column("lease_until", UtcTime),
+    sa.UniqueConstraint("cluster", "job", "incarnation"),
+    sa.Index("jobs_look_at", "look_at"),
+    sa.Index("jobs_ask_at", "ask_at"),
+    sa.Index("jobs_last_ended_at", "last_ended_at", "key"),
+    sa.Index("jobs_job", "job"),
+)
+
+evidence = sa.Table(
+    "evidence",
+    metadata,
+    sa.Column("key", Key, primary_key=True),
+    sa.Column("job_key", Key, sa.ForeignKey("jobs.key"), nullable=False),
+    sa.Column("record_id", sa.String(200), nullable=False, unique=True),
+    sa.Column("node", sa.String(255), nullable=False),
+    sa.Column("ended_at", UtcTime, nullable=False),
+    sa.Column("stored_at", UtcTime, nullable=False),
+    sa.Column("encoding", sa.String(16), nullable=False),
+    sa.Column("size", sa.Integer, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Index("evidence_job_node", "job_key", "node"),
+)
+
+verdicts = sa.Table(
+    "verdicts",
+    metadata,
+    sa.Column("key", Key, primary_key=True),
+    sa.Column("job_key", Key, sa.ForeignKey("jobs.key"), nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("cause", sa.String(64), nullable=False),
+    sa.Column("confidence", sa.String(16), nullable=False),
+    sa.Column("fingerprint", sa.Text),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.UniqueConstraint("job_key", "revision"),
+)
+
+deliveries = sa.Table(
+    "deliveries",
+    metadata,
+    sa.Column("key", Key, primary_key=True),
+    sa.Column("delivery_id", sa.String(64), nullable=False, unique=True),
+    sa.Column("job_key", Key, sa.ForeignKey("jobs.key"), nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("channel", sa.String(32), nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("next_at", UtcTime),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("sent_at", UtcTime),
+    sa.Column("error", sa.Text),
+    sa.Column("lease", sa.String(64)),
+    sa.Column("lease_until", UtcTime),
+    sa.UniqueConstraint("job_key", "revision", "channel"),
+    sa.Index("deliveries_next_at", "next_at"),
+)
