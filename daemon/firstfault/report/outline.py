@@ -1,0 +1,354 @@
+"""From a verdict to what a report says of it: every sentence, in order, as harmless text.
+
+The page, the terminal and the message show an `Outline`, each in its own way and as much of
+it as fits; none of them reads the verdict itself. So they cannot tell different stories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+import msgspec
+
+from firstfault.model import verdict as v
+from firstfault.report import wording as w
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much a form shows: items of a list, characters of a quoted line and of a phrase."""
+
+    items: int
+    quote: int
+    phrase: int = 500
+
+
+class Listing(msgspec.Struct, Generic[T], frozen=True):
+    """The first items of a list, and how many were left out."""
+
+    items: tuple[T, ...] = ()
+    left_out: int = 0
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """A label and its value."""
+
+    label: str
+    value: str
+
+
+class Quote(msgspec.Struct, frozen=True):
+    """A raw line, made visible; ``place`` says where it stands; ``number`` counts from 1."""
+
+    place: str
+    role: str
+    text: str
+    number: int | None = None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A step of the time line; ``proof`` is the number of the quote that shows it."""
+
+    when: str
+    when_full: str
+    where: str
+    what: str
+    role: str
+    proof: int | None
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """Consequences of one kind: a sentence with the count, and one of the lines."""
+
+    sentence: str
+    example: Quote | None
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """Another cause that was weighed, and what speaks against it."""
+
+    cause: str
+    confidence: str
+    against: str
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Evidence that was not there."""
+
+    what: str
+    why: str
+    how: str
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One run of the job: "step 0, attempt 1" and how it ended."""
+
+    name: str
+    outcome: str
+    ok: bool
+
+
+class CoverageLine(msgspec.Struct, frozen=True):
+    """What was read of which hosts and ranks."""
+
+    who: str
+    kernel: str
+    logs: str
+    note: str
+
+
+class Outline(msgspec.Struct, frozen=True):
+    """All that a report says. ``tone`` is "failure", "unknown" or "success"."""
+
+    tone: str
+    headline: str
+    cause_id: str
+    confidence: str
+    confidence_means: str
+    where: str
+    where_confidence: str | None
+    who_acts: str
+    job: str
+    job_facts: tuple[Fact, ...]
+    where_facts: tuple[Fact, ...]
+    exception: tuple[Fact, ...]
+    also: str | None
+    candidates: str | None
+    proof: Quote | None
+    evidence: Listing[Quote]
+    do: Listing[str]
+    commands: Listing[str]
+    verify: Listing[str]
+    prevent: Listing[str]
+    effects_sentence: str | None
+    effects: Listing[Effect]
+    events: Listing[Event]
+    alternatives: Listing[Reading]
+    unexplained: Listing[Quote]
+    missing: Listing[Gap]
+    attempts: Listing[Attempt]
+    coverage: Listing[CoverageLine]
+    notes: Listing[str]
+    fingerprint: str | None
+
+
+def outline(verdict: v.Verdict, limits: Limits) -> Outline:
+    """What a report on ``verdict`` says within ``limits``."""
+    phrase = limits.phrase
+    quotes = [_quote(e, limits, k) for k, e in enumerate(verdict.evidence[: limits.items], 1)]
+    remedy = verdict.remedy
+    return Outline(
+        tone=_tone(verdict.cause),
+        headline=_headline(verdict.cause, phrase),
+        cause_id=w.clean(verdict.cause.id, 100),
+        confidence=w.clean(verdict.cause.confidence, 40),
+        confidence_means=w.CONFIDENCE.get(verdict.cause.confidence, ""),
+        where=_where(verdict),
+        where_confidence=_where_confidence(verdict),
+        who_acts=w.WHO_ACTS.get(verdict.cause.domain, w.WHO_ACTS["either"]),
+        job=_job(verdict.job),
+        job_facts=_job_facts(verdict.job),
+        where_facts=_where_facts(verdict.initiator),
+        exception=_exception(verdict.exception, phrase),
+        also=_members(verdict.initiator.also),
+        candidates=_members(verdict.initiator.candidates),
+        proof=quotes[0] if quotes else None,
+        evidence=Listing(tuple(quotes), max(0, len(verdict.evidence) - limits.items)),
+        do=_phrases(remedy.do, limits),
+        commands=_phrases(remedy.commands, limits, 2 * phrase),
+        verify=_phrases(remedy.verify, limits),
+        prevent=_phrases(remedy.prevent, limits),
+        effects_sentence=_effects_sentence(verdict.consequences),
+        effects=_listing(verdict.consequences, limits.items, lambda c: _effect(c, limits)),
+        events=_listing(
+            verdict.chain, 2 * limits.items, lambda link: _event(link, len(quotes), phrase)
+        ),
+        alternatives=_listing(verdict.alternatives, limits.items, lambda a: _reading(a, phrase)),
+        unexplained=_listing(verdict.unexplained, limits.items, lambda e: _quote(e, limits)),
+        missing=_listing(verdict.missing, limits.items, lambda m: _gap(m, phrase)),
+        attempts=_listing(verdict.runs, limits.items, _attempt),
+        coverage=_listing(verdict.coverage, limits.items, _coverage),
+        notes=_phrases(verdict.notes, limits),
+        fingerprint=_optional(verdict.fingerprint, 100),
+    )
+
+
+def _listing(values: Sequence[S], limit: int, say: Callable[[S], T]) -> Listing[T]:
+    return Listing(tuple(say(value) for value in values[:limit]), max(0, len(values) - limit))
+
+
+def _phrases(values: Sequence[str], limits: Limits, length: int | None = None) -> Listing[str]:
+    return _listing(values, limits.items, lambda text: w.clean(text, length or limits.phrase))
+
+
+def _optional(text: str | None, limit: int) -> str | None:
+    return None if text is None else w.clean(text, limit)
+
+
+def _tone(cause: v.Cause) -> str:
+    return {"none": "success", "unknown": "unknown"}.get(cause.id, "failure")
+
+
+def _headline(cause: v.Cause, limit: int) -> str:
+    return w.clean(cause.title, limit).strip() or w.clean(cause.id, 100)
+
+
+def _where(verdict: v.Verdict) -> str:
+    """Who failed first, in a few words; says why nobody is named where nobody is."""
+    first = verdict.initiator
+    named = w.place(first.rank, first.host)
+    if named is not None:
+        return named
+    if first.candidates:
+        return f"one of {w.count(len(first.candidates), 'candidate')}: {_members(first.candidates)}"
+    if verdict.cause.id == "none":
+        return "nothing failed"
+    if verdict.cause.id in w.WHOLE_JOB:
+        return "the whole job; no rank failed first"
+    return "not known which rank or host"
+
+
+def _where_confidence(verdict: v.Verdict) -> str | None:
+    first = verdict.initiator
+    if first.rank is None and first.host is None and not first.candidates:
+        return None
+    return w.clean(first.confidence, 40)
+
+
+def _members(members: Sequence[v.Member]) -> str | None:
+    if not members:
+        return None
+    by_host: dict[str | None, list[int]] = {}
+    for member in members:
+        ranks = by_host.setdefault(member.host, [])
+        if member.rank is not None:
+            ranks.append(member.rank)
+    return w.listed([_ranks_on(host, ranks) for host, ranks in by_host.items()], 12)
+
+
+def _ranks_on(host: str | None, ranks: Sequence[int]) -> str:
+    if not ranks:
+        return w.place(None, host) or "a rank that is not known"
+    many = "ranks" if len(set(ranks)) > 1 else "rank"
+    on = f" on {w.clean(host, 100)}" if host is not None else ""
+    return f"{many} {w.cut(w.ranges(ranks), 200)}{on}"
+
+
+def _job(job: v.Job) -> str:
+    name = f" “{w.clean(job.name, 120)}”" if job.name else ""
+    ident = w.clean(job.id or "", 60) + (
+        f"_{w.clean(job.array_task, 20)}" if job.array_task else ""
+    )
+    return f"Job {ident}{name}" if ident else f"Job{name or ' (id not known)'}"
+
+
+def _facts(*pairs: tuple[str, object]) -> tuple[Fact, ...]:
+    return tuple(
+        Fact(label, w.clean(str(value), 200)) for label, value in pairs if value not in (None, "")
+    )
+
+
+def _job_facts(job: v.Job) -> tuple[Fact, ...]:
+    return _facts(
+        ("Job", job.id),
+        ("Array task", job.array_task),
+        ("Name", job.name),
+        ("Owner", job.user),
+        ("Cluster", job.cluster),
+        ("State", job.state),
+        ("Nodes", None if job.nodes is None else w.number(job.nodes)),
+        ("Ranks", None if job.ranks is None else w.number(job.ranks)),
+    )
+
+
+def _where_facts(first: v.Initiator) -> tuple[Fact, ...]:
+    return _facts(
+        ("Rank", first.rank),
+        ("Host", first.host),
+        ("Local rank", first.local_rank),
+        ("Process", first.pid),
+        ("GPU", first.gpu),
+        ("Step", first.step),
+        ("Task", first.task),
+        ("Attempt", first.attempt),
+        ("When", w.span(first.earliest, first.latest)),
+    )
+
+
+def _exception(facts: v.ExceptionFacts, limit: int) -> tuple[Fact, ...]:
+    line = f", line {facts.line}" if facts.line is not None else ""
+    at = f"{w.clean(facts.file, 300)}{line}" if facts.file else None
+    pairs = (("Type", facts.type), ("Message", facts.message), ("Raised in", at))
+    return tuple(Fact(label, w.clean(value, limit)) for label, value in pairs if value)
+
+
+def _quote(evidence: v.Evidence, limits: Limits, number: int | None = None) -> Quote:
+    return Quote(
+        place=w.source_place(evidence.source, evidence.host, evidence.file, evidence.line),
+        role=w.clean(evidence.role, 40),
+        text=w.clean(evidence.text.rstrip("\r\n"), limits.quote),
+        number=number,
+    )
+
+
+def _effects_sentence(consequences: Sequence[v.Consequence]) -> str | None:
+    total = sum(c.count for c in consequences)
+    if total <= 0:
+        return None
+    return (
+        f"{w.count(total, 'other alarming line')} or failure{'s' if total != 1 else ''}: "
+        f"only {'a consequence' if total == 1 else 'consequences'} of the first fault"
+    )
+
+
+def _effect(effect: v.Consequence, limits: Limits) -> Effect:
+    ranks = f" (ranks {w.clean(effect.ranks, 200)})" if effect.ranks else ""
+    sentence = f"{w.number(effect.count)} × {w.clean(effect.what, limits.phrase)}{ranks}"
+    return Effect(sentence, None if effect.example is None else _quote(effect.example, limits))
+
+
+def _event(link: v.ChainLink, quotes: int, phrase: int) -> Event:
+    index = link.evidence
+    return Event(
+        when=w.clock(link.earliest, link.latest),
+        when_full=w.span(link.earliest, link.latest) or "time not known",
+        where=w.place(link.rank, link.host) or "",
+        what=w.clean(link.what, phrase),
+        role=w.clean(link.role, 40),
+        proof=index + 1 if index is not None and 0 <= index < quotes else None,
+    )
+
+
+def _reading(other: v.Alternative, limit: int) -> Reading:
+    return Reading(
+        w.clean(other.cause, 100), w.clean(other.confidence, 40), w.clean(other.against, limit)
+    )
+
+
+def _gap(missing: v.Missing, limit: int) -> Gap:
+    return Gap(
+        what=w.clean(missing.what, limit),
+        why=w.clean(missing.why_it_matters, limit),
+        how=w.clean(missing.how_to_get, 2 * limit),
+    )
+
+
+def _attempt(run: v.RunOutcome) -> Attempt:
+    step = f"step {w.clean(run.step, 40)}" if run.step is not None else "step not known"
+    attempt = f", attempt {run.attempt}" if run.attempt is not None else ""
+    outcome = w.OUTCOME.get(run.outcome, w.clean(run.outcome, 40))
+    return Attempt(f"{step}{attempt}", outcome, run.outcome == "succeeded")
+
+
+def _coverage(row: v.CoverageRow) -> CoverageLine:
+    hosts = w.clean(row.hosts, 200) if row.hosts else "host not known"
+    ranks = f", ranks {w.clean(row.ranks, 200)}" if row.ranks else ""
+    return CoverageLine(
+        who=f"{hosts}{ranks}",
+        kernel=w.clean(row.kernel, 40),
+        logs=w.clean(row.logs, 40),
+        note=w.clean(row.note or "", 500),
+    )
