@@ -50,13 +50,15 @@ class Quote(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """A step of the time line; ``proof`` is the number of the quote that shows it."""
+    """A step of the time line; ``kind`` is "cause", "consequence" or "context" whatever
+    ``role`` says; ``proof`` is the number of the quote that shows it."""
 
     when: str
     when_full: str
     where: str
     what: str
     role: str
+    kind: str
     proof: int | None
 
 
@@ -101,15 +103,21 @@ class CoverageLine(msgspec.Struct, frozen=True):
 
 
 class Outline(msgspec.Struct, frozen=True):
-    """All that a report says. ``tone`` is "failure", "unknown" or "success"."""
+    """All that a report says.
+
+    ``tone`` is "failure", "unknown" or "success"; the marks are one of the four words of
+    confidence, whatever the verdict says: these three alone may name a style.
+    """
 
     tone: str
     headline: str
     cause_id: str
     confidence: str
     confidence_means: str
+    confidence_mark: str
     where: str
     where_confidence: str | None
+    where_mark: str
     who_acts: str
     job: str
     job_facts: tuple[Fact, ...]
@@ -146,8 +154,10 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
         cause_id=w.clean(verdict.cause.id, 100),
         confidence=w.clean(verdict.cause.confidence, 40),
         confidence_means=w.CONFIDENCE.get(verdict.cause.confidence, ""),
+        confidence_mark=_mark(verdict.cause.confidence),
         where=_where(verdict),
         where_confidence=_where_confidence(verdict),
+        where_mark=_mark(verdict.initiator.confidence),
         who_acts=w.WHO_ACTS.get(verdict.cause.domain, w.WHO_ACTS["either"]),
         job=_job(verdict.job),
         job_facts=_job_facts(verdict.job),
@@ -190,6 +200,10 @@ def _optional(text: str | None, limit: int) -> str | None:
 
 def _tone(cause: v.Cause) -> str:
     return {"none": "success", "unknown": "unknown"}.get(cause.id, "failure")
+
+
+def _mark(confidence: str) -> str:
+    return confidence if confidence in w.CONFIDENCE else "unknown"
 
 
 def _headline(cause: v.Cause, limit: int) -> str:
@@ -318,6 +332,7 @@ def _event(link: v.ChainLink, quotes: int, phrase: int) -> Event:
         where=w.place(link.rank, link.host) or "",
         what=w.clean(link.what, phrase),
         role=w.clean(link.role, 40),
+        kind=link.role if link.role in w.ROLES else "context",
         proof=index + 1 if index is not None and 0 <= index < quotes else None,
     )
 

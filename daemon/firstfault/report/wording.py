@@ -31,7 +31,7 @@ OUTCOME = {
     "unknown": "end not known",
 }
 
-ROLE = {"cause": "cause", "consequence": "consequence", "context": "context"}
+ROLES = frozenset({"cause", "consequence", "context"})
 
 # Causes for which no rank is first: something outside ended the whole job.
 WHOLE_JOB = frozenset({"slurm.time-limit", "slurm.cancelled", "slurm.preempted"})

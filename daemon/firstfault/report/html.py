@@ -1,0 +1,64 @@
+"""The report as one self-contained HTML page: no script, nothing fetched, every value escaped."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import re
+from collections.abc import Sequence
+
+import jinja2
+import msgspec
+
+import firstfault
+from firstfault.model import verdict as v
+from firstfault.report import wording as w
+from firstfault.report.outline import Limits, outline
+
+LIMITS = Limits(items=25, quote=1000, phrase=500)
+_HREF = re.compile(r"(https?://|/(?!/)|\./|\?|#)[\x21-\x7e]*")
+
+
+class Link(msgspec.Struct, frozen=True):
+    """A link at the foot of the page: ``href`` is an http(s) URL or a path on the same server."""
+
+    label: str
+    href: str
+
+
+def render(
+    verdict: v.Verdict,
+    *,
+    generated_at: dt.datetime | None = None,
+    revision: int = 1,
+    links: Sequence[Link] = (),
+) -> str:
+    """The page for ``verdict``, as text to be written in UTF-8.
+
+    ``generated_at`` (aware) is shown if given: without it the page depends on the verdict alone.
+    It needs no more than ``style-src 'unsafe-inline'`` of a Content-Security-Policy and carries
+    such a policy itself. Raises ValueError for a link that is not http, https or a local path.
+    """
+    for link in links:
+        if not _HREF.fullmatch(link.href):
+            raise ValueError(f"a report links to http, https or a path, not {link.href!r}")
+    return _template().render(
+        said=outline(verdict, LIMITS),
+        generated_at=None if generated_at is None else w.moment(generated_at),
+        revision=revision,
+        links=links,
+        version=firstfault.__version__,
+    )
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("firstfault.templates", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = w.number
+    return environment.get_template("report.html")
