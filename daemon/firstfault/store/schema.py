@@ -124,8 +124,6 @@ deliveries = sa.Table(
     sa.Column("created_at", UtcTime, nullable=False),
     sa.Column("sent_at", UtcTime),
     sa.Column("error", sa.Text),
-    sa.Column("lease", sa.String(64)),
-    sa.Column("lease_until", UtcTime),
     sa.UniqueConstraint("job_key", "revision", "channel"),
     sa.Index("deliveries_next_at", "next_at"),
 )

@@ -94,8 +94,6 @@ def upgrade() -> None:
         sa.Column("created_at", sa.BigInteger, nullable=False),
         sa.Column("sent_at", sa.BigInteger),
         sa.Column("error", sa.Text),
-        sa.Column("lease", sa.String(64)),
-        sa.Column("lease_until", sa.BigInteger),
         sa.UniqueConstraint("job_key", "revision", "channel"),
     )
     op.create_index("jobs_look_at", "jobs", ["look_at"])

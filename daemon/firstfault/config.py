@@ -1,0 +1,240 @@
+"""The daemon's configuration: TOML into frozen values. docs/configuration.md describes each key.
+
+etc/firstfault.toml holds every key at its default; a test keeps it, this and the page together.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
+
+import msgspec
+
+SYSTEM_FILE = Path("/etc/firstfault/firstfault.toml")
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used; the message names file, key and remedy."""
+
+
+class Spool(msgspec.Struct, frozen=True):
+    """[spool]: where collectors put records."""
+
+    dir: str = "/var/spool/firstfault"
+    scan_s: float = 2.0
+    watch: bool = True
+    keep: bool = False
+    max_file_bytes: int = 8 * 1024 * 1024
+    max_record_bytes: int = 64 * 1024 * 1024
+
+
+class Store(msgspec.Struct, frozen=True):
+    """[store]: the database."""
+
+    url: str = "sqlite:////var/lib/firstfault/firstfault.db"
+
+
+class Slurm(msgspec.Struct, frozen=True):
+    """[slurm]: who is asked what Slurm knows of a job."""
+
+    source: Literal["sacct", "none"] = "sacct"
+    sacct: str = ""
+    timeout_s: float = 30.0
+    first_ask_s: float = 1.0
+    give_up_s: float = 1800.0
+
+
+class Judge(msgspec.Struct, frozen=True):
+    """[judge]: when a job is judged."""
+
+    settle_s: float = 45.0
+    early_s: float = 5.0
+
+
+class Report(msgspec.Struct, frozen=True):
+    """[report]: the HTML files."""
+
+    dir: str = "/var/lib/firstfault/reports"
+
+
+class Slack(msgspec.Struct, frozen=True):
+    """[slack]: messages by incoming webhook."""
+
+    webhook: str = ""
+    webhook_file: str = ""
+    timeout_s: float = 10.0
+    attempts: int = 12
+
+
+class Web(msgspec.Struct, frozen=True):
+    """[web]: the pages."""
+
+    enabled: bool = True
+    host: str = "127.0.0.1"
+    port: int = 8765
+    public_url: str = ""
+
+
+class Log(msgspec.Struct, frozen=True):
+    """[log]: what is written to standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    report: bool = False
+
+
+class Config(msgspec.Struct, frozen=True):
+    """All of it."""
+
+    allow_root: bool = False
+    spool: Spool = Spool()
+    store: Store = Store()
+    slurm: Slurm = Slurm()
+    judge: Judge = Judge()
+    report: Report = Report()
+    slack: Slack = Slack()
+    web: Web = Web()
+    log: Log = Log()
+
+
+def load(path: Path | None) -> Config:
+    """The configuration in ``path``; without one the system's file, or defaults if that is absent.
+
+    Raises `ConfigError`.
+    """
+    if path is None:
+        if not SYSTEM_FILE.exists():
+            return Config()
+        path = SYSTEM_FILE
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8: {error}") from error
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str) -> Config:
+    """The configuration in a TOML ``text``; ``name`` is the file's, for messages.
+
+    Raises `ConfigError`.
+    """
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name}: is not TOML: {error}") from error
+    _check_keys(data, Config, name, "")
+    try:
+        config = msgspec.convert(data, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{name}: {_located(str(error))}") from error
+    for key, said in _contradictions(config):
+        raise ConfigError(f"{name}: {key}: {said}")
+    return config
+
+
+def webhook(config: Config) -> str:
+    """The webhook's URL, "" where Slack is off. Raises `ConfigError` for an unreadable file."""
+    if not config.slack.webhook_file:
+        return config.slack.webhook
+    path = Path(config.slack.webhook_file)
+    try:
+        return path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"slack.webhook_file: {path} cannot be read: {error}. It must hold the webhook's URL "
+            f"and be readable by the daemon's user only."
+        ) from error
+
+
+def keys() -> dict[str, object]:
+    """Every key, dotted ("spool.dir"), with its default."""
+    found: dict[str, object] = {}
+    for name, value in msgspec.to_builtins(Config()).items():
+        if isinstance(value, dict):
+            found |= {f"{name}.{key}": inner for key, inner in value.items()}
+        else:
+            found[name] = value
+    return found
+
+
+def _check_keys(data: dict[str, Any], kind: type[msgspec.Struct], name: str, prefix: str) -> None:
+    hints = get_type_hints(kind)
+    for key, value in data.items():
+        if key not in hints:
+            near = difflib.get_close_matches(prefix + key, keys(), n=1, cutoff=0.6)
+            tables = difflib.get_close_matches(key, hints, n=1, cutoff=0.6)
+            guess = tables[0] if tables else near[0] if near else None
+            remedy = (
+                f"Did you mean {(prefix + guess) if tables else guess!r}?"
+                if guess
+                else (f"Known here: {', '.join(sorted(hints))}.")
+            )
+            raise ConfigError(f"{name}: unknown key {prefix + key!r}. {remedy}")
+        hint = hints[key]
+        if get_origin(hint) is None and isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            if not isinstance(value, dict):
+                raise ConfigError(f"{name}: {key} is a table: write [{key}] and its keys below it.")
+            _check_keys(value, hint, name, f"{prefix}{key}.")
+        elif get_origin(hint) is Literal and value not in get_args(hint):
+            allowed = ", ".join(f'"{choice}"' for choice in get_args(hint))
+            raise ConfigError(f"{name}: {prefix}{key} is {value!r}; it may be {allowed}.")
+
+
+def _located(message: str) -> str:
+    """msgspec's "Expected `int`, got `str` - at `$.web.port`" with the key first."""
+    said, _, place = message.partition(" - at `$.")
+    return f"{place.rstrip('`')}: {said}" if place else message
+
+
+def _contradictions(config: Config) -> list[tuple[str, str]]:
+    wrong = []
+    positive = {
+        "spool.scan_s": config.spool.scan_s,
+        "spool.max_file_bytes": config.spool.max_file_bytes,
+        "spool.max_record_bytes": config.spool.max_record_bytes,
+        "slurm.timeout_s": config.slurm.timeout_s,
+        "slack.timeout_s": config.slack.timeout_s,
+        "slack.attempts": config.slack.attempts,
+    }
+    wrong += [
+        (key, f"is {value}; it must be more than 0.")
+        for key, value in positive.items()
+        if value <= 0
+    ]
+    not_negative = {
+        "slurm.first_ask_s": config.slurm.first_ask_s,
+        "slurm.give_up_s": config.slurm.give_up_s,
+        "judge.settle_s": config.judge.settle_s,
+        "judge.early_s": config.judge.early_s,
+    }
+    wrong += [
+        (key, f"is {value}; it must be 0 or more.")
+        for key, value in not_negative.items()
+        if value < 0
+    ]
+    for key, path in (
+        ("spool.dir", config.spool.dir),
+        ("report.dir", config.report.dir),
+        ("slurm.sacct", config.slurm.sacct),
+        ("slack.webhook_file", config.slack.webhook_file),
+    ):
+        if (path or key.endswith(".dir")) and not path.startswith("/"):
+            wrong.append((key, f"is {path!r}; it must be an absolute path."))
+    if not 0 <= config.web.port <= 65535:
+        wrong.append(
+            ("web.port", f"is {config.web.port}; it must be 0 to 65535 (0: any free one).")
+        )
+    for key, url in (
+        ("web.public_url", config.web.public_url),
+        ("slack.webhook", config.slack.webhook),
+    ):
+        parts = urlsplit(url)
+        if url and (parts.scheme not in ("http", "https") or not parts.hostname):
+            wrong.append((key, "must be an http:// or https:// URL."))
+    if config.slack.webhook and config.slack.webhook_file:
+        wrong.append(("slack.webhook", "and slack.webhook_file are both set: keep one."))
+    return wrong

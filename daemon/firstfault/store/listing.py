@@ -1,0 +1,87 @@
+"""What the pages and commands read: the newest jobs, and a job's verdict."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from firstfault.model import jobs as j
+from firstfault.model import verdict as v
+from firstfault.store.database import Database
+from firstfault.store.schema import jobs, verdicts
+
+
+def newest_failures(database: Database, limit: int = 100) -> list[j.JobSummary]:
+    """Jobs with a verdict other than "none", the last that ended first."""
+    query = (
+        sa.select(jobs)
+        .where(jobs.c.cause.is_not(None), jobs.c.cause != "none")
+        .order_by(jobs.c.last_ended_at.desc(), jobs.c.key.desc())
+        .limit(limit)
+    )
+    with database.reading() as connection:
+        return [
+            j.JobSummary(
+                cluster=row.cluster or None,
+                job=row.job,
+                incarnation=row.incarnation,
+                state=row.state,
+                ended_at=row.last_ended_at,
+                nodes=row.nodes_expected,
+                name=row.name,
+                user=row.user,
+                cause=row.cause,
+                title=row.title,
+                confidence=row.confidence,
+                rank=row.rank,
+                host=row.host,
+            )
+            for row in connection.execute(query)
+        ]
+
+
+def current_verdicts(
+    database: Database, job: str, cluster: str | None = None, any_cluster: bool = False
+) -> list[j.StoredVerdict]:
+    """The newest verdict of each incarnation of ``job``, the last that ended first."""
+    query = (
+        sa.select(jobs.c.cluster, jobs.c.job, jobs.c.incarnation, verdicts)
+        .join(
+            verdicts,
+            sa.and_(
+                verdicts.c.job_key == jobs.c.key, verdicts.c.revision == jobs.c.verdict_revision
+            ),
+        )
+        .where(jobs.c.job == job)
+        .order_by(jobs.c.last_ended_at.desc(), jobs.c.key.desc())
+    )
+    if not any_cluster:
+        query = query.where(jobs.c.cluster == (cluster or ""))
+    with database.reading() as connection:
+        return [
+            j.StoredVerdict(
+                cluster=row.cluster or None,
+                job=row.job,
+                incarnation=row.incarnation,
+                revision=row.revision,
+                created_at=row.created_at,
+                verdict=v.decode(row.body),
+            )
+            for row in connection.execute(query)
+        ]
+
+
+def verdict_of(database: Database, job_key: int, revision: int) -> v.Verdict | None:
+    """One revision of the verdict of the job with this key, None where there is none."""
+    query = sa.select(verdicts.c.body).where(
+        verdicts.c.job_key == job_key, verdicts.c.revision == revision
+    )
+    with database.reading() as connection:
+        body = connection.execute(query).scalar()
+    return None if body is None else v.decode(body)
+
+
+def states(database: Database) -> dict[str, int]:
+    """How many jobs are in each state."""
+    query = sa.select(jobs.c.state, sa.func.count().label("jobs")).group_by(jobs.c.state)
+    with database.reading() as connection:
+        return {row.state: row.jobs for row in connection.execute(query)}
