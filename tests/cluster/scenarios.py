@@ -1,0 +1,109 @@
+"""What is done to the jobs of the cluster tests, and what firstfault is to say of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One job and its fault.
+
+    ``environment`` goes to the training program; ``act`` is done from outside once every rank of
+    ``nodes`` x 2 is at the fault's step: "kill-rank", "cancel", "kill-node". ``rank`` is the global rank that
+    fails first, None where no rank does. ``alone`` runs it when all others have ended.
+    """
+
+    name: str
+    cause: str
+    nodes: int = 2
+    rank: int | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    act: str | None = None
+    label: bool = True
+    restarts: int = 0
+    time_limit: str = "5"
+    job_name: str | None = None
+    output: str | None = None
+    confidence: str = "confirmed"
+    state: str = "FAILED"
+    alone: bool = False
+
+
+def _fault(what: str, rank: int, **more: str) -> dict[str, str]:
+    return {"FAULT": what, "FAULT_RANK": str(rank), **more}
+
+
+HOSTILE_NAME = "<script>alert(1)</script> *bold* <!channel>"
+_FOR_EVER = "100000"
+
+SCENARIOS = (
+    # the time limit takes a minute or more: it goes first
+    Scenario(
+        "time-limit",
+        "slurm.time-limit",
+        environment={"STEPS": _FOR_EVER},
+        time_limit="1",
+        state="TIMEOUT",
+    ),
+    Scenario("oom-4n", "memory.cgroup-oom", nodes=4, rank=5, environment=_fault("oom", 5)),
+    Scenario("loader-oom", "memory.cgroup-oom", rank=1, environment=_fault("loader-oom", 1)),
+    Scenario("segfault", "process.segfault", rank=2, environment=_fault("segfault", 2)),
+    Scenario(
+        "segfault-plain",
+        "process.segfault",
+        rank=3,
+        environment=_fault("segfault", 3, RECORD="0"),
+    ),
+    Scenario(
+        "abort",
+        "process.abort",
+        rank=1,
+        environment=_fault("abort", 1),
+        label=False,
+        output="abort.out",
+    ),
+    Scenario(
+        "exception-3n", "python.exception", nodes=3, rank=4, environment=_fault("exception", 4)
+    ),
+    Scenario("exception-all", "python.exception", rank=0, environment=_fault("exception-all", 0)),
+    Scenario(
+        "killed",
+        "process.killed",
+        rank=3,
+        environment=_fault("", 3, STEPS=_FOR_EVER),
+        act="kill-rank",
+    ),
+    Scenario(
+        "cancelled",
+        "slurm.cancelled",
+        environment={"STEPS": _FOR_EVER},
+        act="cancel",
+        state="CANCELLED",
+    ),
+    Scenario(
+        "recovered",
+        "none",
+        environment=_fault("exception-once", 1),
+        restarts=1,
+        state="COMPLETED",
+    ),
+    Scenario("success", "none", state="COMPLETED"),
+    Scenario(
+        "hostile-name",
+        "python.exception",
+        nodes=1,
+        rank=1,
+        environment=_fault("exception", 1),
+        job_name=HOSTILE_NAME,
+        output="out put-%j.log",
+    ),
+    Scenario(
+        "node-fail",
+        "slurm.node-fail",
+        environment={"STEPS": _FOR_EVER},
+        act="kill-node",
+        state="NODE_FAIL",
+        alone=True,
+    ),
+)

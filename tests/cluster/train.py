@@ -1,0 +1,92 @@
+"""A small training loop on the CPU (gloo) that fails as it is told to by FAULT.
+
+FAULT_RANK says who (the global rank), FAULT_STEP when; RECORD=0 leaves torchelastic's @record out,
+and with it faulthandler. What really happened is written into TRUTH, which firstfault never reads:
+rank-R.json (who ran where), ready-R (rank R is at FAULT_STEP).
+"""
+
+import ctypes
+import datetime
+import json
+import os
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.utils.data import DataLoader, Dataset
+
+FAULT = os.environ.get("FAULT", "")
+FAULT_RANK = int(os.environ.get("FAULT_RANK", "0"))
+FAULT_STEP = int(os.environ.get("FAULT_STEP", "5"))
+STEPS = int(os.environ.get("STEPS", "20"))
+RANK = int(os.environ["RANK"])
+ATTEMPT = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+TRUTH = Path(os.environ["TRUTH"])
+
+
+def eat_memory():
+    held = []
+    while True:
+        held.append(bytearray(64 << 20))
+
+
+def check_features(batch):
+    raise ValueError(f"expected 4 features, got {batch.shape[-1] + 1}")
+
+
+class Samples(Dataset):
+    def __len__(self):
+        return 10_000
+
+    def __getitem__(self, index):
+        if FAULT == "loader-oom" and RANK == FAULT_RANK and index > 4 * FAULT_STEP:
+            eat_memory()
+        return torch.ones(4)
+
+
+def fail(batch):
+    if FAULT == "exception-all":
+        check_features(batch)
+    if RANK != FAULT_RANK:
+        return
+    if FAULT == "oom":
+        eat_memory()
+    if FAULT == "segfault":
+        ctypes.string_at(0)
+    if FAULT == "abort":
+        os.abort()
+    if FAULT == "exception" or (FAULT == "exception-once" and ATTEMPT == 0):
+        check_features(batch)
+
+
+def train():
+    torch.set_num_threads(1)
+    who = {"rank": RANK, "local_rank": int(os.environ["LOCAL_RANK"]), "pid": os.getpid()}
+    who |= {"host": os.environ["SLURMD_NODENAME"], "task": int(os.environ["SLURM_PROCID"])}
+    who |= {"attempt": ATTEMPT}
+    aside = TRUTH / f".rank-{RANK}"
+    aside.write_text(json.dumps(who))
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+    aside.rename(TRUTH / f"rank-{RANK}.json")
+    workers = 1 if FAULT in ("oom", "loader-oom") else 0
+    batches = iter(DataLoader(Samples(), batch_size=4, num_workers=workers))
+    for step in range(STEPS):
+        batch = next(batches)
+        loss = batch.sum()
+        dist.all_reduce(loss)
+        if step % 5 == 0:
+            print(f"step {step} loss {1 / (step + 1):.4f}", flush=True)
+        if step == FAULT_STEP:
+            (TRUTH / f"ready-{RANK}").touch()
+            fail(batch)
+        time.sleep(0.1)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    if os.environ.get("RECORD", "1") == "1":
+        record(train)()
+    else:
+        train()
