@@ -7,6 +7,7 @@ A file leaves the spool only after its record is stored. What cannot be used goe
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -188,11 +189,19 @@ def _store(
 
 def _bytes(path: Path, limits: Limits) -> bytes:
     # A FIFO would block the intake, a link could lead anywhere.
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise evidence.EvidenceError("not a regular file") from error
+        raise
+    try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise evidence.EvidenceError("not a regular file")
-        data = file.read(limits.file_bytes + 1)
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            data = file.read(limits.file_bytes + 1)
+    finally:
+        os.close(handle)
     if len(data) > limits.file_bytes:
         raise evidence.EvidenceError(f"larger than spool.max_file_bytes ({limits.file_bytes})")
     return data

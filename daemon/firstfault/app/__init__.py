@@ -1,0 +1,1 @@
+"""The daemon's wiring: what happens when, and which edge talks to which."""

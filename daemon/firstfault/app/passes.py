@@ -1,0 +1,250 @@
+"""One pass of each kind of work: take in, judge, ask Slurm, deliver. Each returns what it did.
+
+A pass claims what is due, does it and stores it; a crash at any point leaves the work claimable.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from firstfault.app import lifecycle
+from firstfault.app.journal import say
+from firstfault.deliver.outcome import Channel, Failed, retry_at
+from firstfault.intake.case import case
+from firstfault.model import evidence
+from firstfault.model import verdict as v
+from firstfault.model.case import Case
+from firstfault.model.jobs import (
+    COLLECTING,
+    DELIVERED,
+    JUDGED,
+    REVISED,
+    SETTLED,
+    Delivery,
+    JobStatus,
+)
+from firstfault.slurm.facts import (
+    FactsError,
+    SlurmFacts,
+    ask_again_s,
+    has_ended,
+    incarnation,
+    is_final,
+)
+from firstfault.store import deliveries, listing, work
+from firstfault.store import evidence as stored_evidence
+from firstfault.store.database import Database
+
+JUDGE_LEASE_S = 300.0
+ASK_LEASE_S = 120.0
+DELIVER_LEASE_S = 120.0
+BATCH = 50
+ASK_BATCH = 500
+
+REPORT = "report"
+
+Clock = Callable[[], dt.datetime]
+Diagnose = Callable[[Case], v.Verdict]
+
+
+def judge(
+    database: Database,
+    diagnose: Diagnose,
+    timing: lifecycle.Timing,
+    channels: tuple[str, ...],
+    clock: Clock,
+) -> int:
+    """Looks at the jobs that are due; returns how many there were."""
+    claim = work.claim_jobs(database, clock(), JUDGE_LEASE_S, BATCH)
+    for job in claim.jobs:
+        outcome = _outcome(database, diagnose, timing, channels, job, clock())
+        if work.finish(database, claim, job, outcome, clock()) and outcome.verdict is not None:
+            _tell(job, outcome)
+    return len(claim.jobs)
+
+
+def ask(database: Database, slurm: SlurmFacts, give_up_s: float, clock: Clock) -> int:
+    """Asks Slurm of the jobs that are due, in one question; returns how many there were."""
+    now = clock()
+    jobs = work.claim_questions(database, now, ASK_LEASE_S, ASK_BATCH)
+    if not jobs:
+        return 0
+    try:
+        found = slurm.facts([job.job for job in jobs])
+    except FactsError as error:
+        say(logging.WARNING, "slurm-not-answering", jobs=len(jobs), error=error)
+        found = {}
+    now = clock()
+    answers = []
+    for job in jobs:
+        facts = incarnation(found.get(job.job, ()), job.last_ended_at, job.cluster)
+        final = facts is not None and is_final(facts)
+        gave_up = now >= (job.settled_at or job.first_seen_at) + dt.timedelta(seconds=give_up_s)
+        again = now + dt.timedelta(seconds=ask_again_s(job.facts_asked + 1))
+        answers.append(work.Answer(job.key, facts, final or gave_up, again))
+        if facts is not None and has_ended(facts):
+            say(logging.INFO, "slurm-facts", job=job.job, state=facts.state, final=final)
+        elif gave_up and give_up_s > 0:
+            say(logging.WARNING, "slurm-facts-given-up", job=job.job, asked=job.facts_asked + 1)
+    work.store_answers(database, answers, now)
+    return len(jobs)
+
+
+def deliver(
+    database: Database, channels: Mapping[str, Channel], attempts: int, clock: Clock
+) -> int:
+    """Sends the deliveries that are due; returns how many there were."""
+    due = deliveries.claim(database, clock(), DELIVER_LEASE_S, 1)
+    for delivery in due:
+        _deliver(database, channels, attempts, delivery, clock)
+    return len(due)
+
+
+def _deliver(
+    database: Database,
+    channels: Mapping[str, Channel],
+    attempts: int,
+    delivery: Delivery,
+    clock: Clock,
+) -> None:
+    known = {
+        "job": delivery.current.job,
+        "channel": delivery.channel,
+        "delivery": delivery.delivery_id,
+        "attempt": delivery.attempts,
+    }
+    channel = channels.get(delivery.channel)
+    if channel is None:
+        said = "this channel is not configured any more"
+        deliveries.failed(database, delivery.key, said, None)
+        say(logging.WARNING, "delivery-dropped", **known, error=said)
+        return
+    if (
+        delivery.channel != REPORT
+        and delivery.previous is None
+        and delivery.current.verdict.cause.id == lifecycle.NONE
+    ):
+        # The failure that this takes back was never sent here.
+        deliveries.failed(database, delivery.key, "nothing to take back", None)
+        return
+    try:
+        result = channel.send(delivery)
+    except Exception as error:
+        logging.getLogger("firstfault").exception("event=delivery-error")
+        result = Failed(f"could not be made: {type(error).__name__}")
+    if not isinstance(result, Failed):
+        deliveries.sent(database, delivery.key, clock())
+        say(logging.INFO, "delivered", **known)
+        return
+    again = retry_at(result, delivery.attempts, attempts, clock())
+    deliveries.failed(database, delivery.key, result.reason, again)
+    if again is None:
+        say(logging.ERROR, "delivery-given-up", **known, error=result.reason)
+    else:
+        say(logging.WARNING, "delivery-failed", **known, retry_at=again, error=result.reason)
+
+
+def _outcome(
+    database: Database,
+    diagnose: Diagnose,
+    timing: lifecycle.Timing,
+    channels: tuple[str, ...],
+    job: JobStatus,
+    now: dt.datetime,
+) -> work.Outcome:
+    look = lifecycle.look(job, now, timing)
+    outcome = work.Outcome(
+        state=_waiting_state(job, look.settled),
+        settled_at=job.settled_at or (now if look.settled else None),
+        tried_at=job.tried_at,
+        judged_evidence=job.judged_evidence,
+        judged_facts=job.judged_facts,
+        look_at=look.look_at,
+        ask_at=_first_question(job, now, timing) if look.settled else None,
+    )
+    if not look.judge:
+        return outcome
+    verdict = _verdict(database, diagnose, job)
+    outcome = msgspec.structs.replace(
+        outcome,
+        tried_at=now,
+        judged_evidence=job.evidence_revision,
+        judged_facts=job.facts_revision,
+    )
+    if not lifecycle.counts(verdict, look.settled):
+        return outcome
+    before = (
+        listing.verdict_of(database, job.key, job.verdict_revision)
+        if job.verdict_revision
+        else None
+    )
+    changed = lifecycle.is_changed(before, verdict)
+    unsent = changed or job.posted != job.verdict_revision
+    post = unsent and lifecycle.may_post(verdict, job)
+    return msgspec.structs.replace(
+        outcome,
+        state=JUDGED if post or job.state not in (DELIVERED, REVISED) else job.state,
+        settled_at=outcome.settled_at or now,
+        ask_at=_first_question(job, now, timing),
+        look_at=None,
+        verdict=verdict if changed else None,
+        refreshed=None if changed or verdict == before else verdict,
+        channels=channels if post else (),
+        redo=(REPORT,) if not changed and verdict != before and job.posted else (),
+        post=post,
+    )
+
+
+def _verdict(database: Database, diagnose: Diagnose, job: JobStatus) -> v.Verdict:
+    records = [evidence.decode(body) for body in stored_evidence.bodies(database, job.key)]
+    try:
+        verdict = diagnose(case(records, job.facts))
+    except Exception as error:
+        logging.getLogger("firstfault").exception("event=judging-error job=%s", job.job)
+        note = f"The evidence could not be judged ({type(error).__name__}); the log says why."
+        verdict = v.Verdict(
+            job=v.Job(nodes=job.nodes_expected or None),
+            cause=v.Cause(
+                lifecycle.UNKNOWN, "The evidence could not be judged", "either", v.UNKNOWN
+            ),
+            notes=(note,),
+        )
+    if verdict.job.id is None:
+        whose = msgspec.structs.replace(verdict.job, id=job.job, cluster=job.cluster)
+        verdict = msgspec.structs.replace(verdict, job=whose)
+    return verdict
+
+
+def _waiting_state(job: JobStatus, settled: bool) -> str:
+    if job.verdict_revision:
+        return job.state
+    return SETTLED if settled else COLLECTING
+
+
+def _first_question(
+    job: JobStatus, now: dt.datetime, timing: lifecycle.Timing
+) -> dt.datetime | None:
+    if job.settled_at is not None or job.facts_closed:
+        return None  # asked already: the answers say when to ask again
+    return now + dt.timedelta(seconds=timing.first_ask_s)
+
+
+def _tell(job: JobStatus, outcome: work.Outcome) -> None:
+    assert outcome.verdict is not None
+    say(
+        logging.INFO,
+        "judged",
+        cluster=job.cluster,
+        job=job.job,
+        revision=job.verdict_revision + 1,
+        nodes=f"{job.nodes_reported}/{job.nodes_expected}",
+        cause=outcome.verdict.cause.id,
+        confidence=outcome.verdict.cause.confidence,
+        rank=outcome.verdict.initiator.rank,
+        host=outcome.verdict.initiator.host,
+        posted=outcome.post,
+    )

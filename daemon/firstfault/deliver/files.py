@@ -1,0 +1,54 @@
+"""Reports as files: ``<job>.html``, written aside and renamed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from firstfault.deliver.outcome import Failed, Sent
+from firstfault.model.jobs import Delivery, StoredVerdict
+
+MODE = 0o640
+
+
+class Files:
+    """Writes each report into a folder. ``render`` gives the file's content."""
+
+    def __init__(self, folder: Path, render: Callable[[StoredVerdict], str]) -> None:
+        self.folder = folder
+        self._render = render
+
+    def send(self, delivery: Delivery) -> Sent | Failed:
+        """Writes once."""
+        content = self._render(delivery.current)
+        try:
+            self.folder.mkdir(mode=0o750, parents=True, exist_ok=True)
+            write(self.folder / name(delivery.current), content.encode("utf-8", "replace"))
+        except OSError as error:
+            return Failed(f"{self.folder}: {error.strerror}. Check report.dir and its owner.")
+        return Sent()
+
+
+def name(stored: StoredVerdict) -> str:
+    """The report's file name; a requeued job's later ends are ``<job>.2.html`` and so on."""
+    again = "" if stored.incarnation == 1 else f".{stored.incarnation}"
+    return f"{stored.job}{again}.html"
+
+
+def write(path: Path, content: bytes) -> None:
+    """Writes ``path`` so that it is there whole, or as it was. Raises OSError."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, MODE)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            os.fchmod(file.fileno(), MODE)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink()
+        raise

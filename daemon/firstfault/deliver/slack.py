@@ -1,0 +1,78 @@
+"""Slack's incoming webhooks (https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks).
+
+A webhook answers 200 "ok"; 429 carries Retry-After; 400, 403, 404 and 410 say that the message or
+the webhook is wrong, which no repetition mends. A posted message cannot be changed. The URL is a
+secret: nothing here puts it, or an exception that quotes it, into a message or a log.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import email.utils
+from collections.abc import Callable
+
+import msgspec
+import requests
+
+from firstfault.deliver.outcome import Failed, Sent
+from firstfault.model.jobs import Delivery
+
+LONGEST_RETRY_AFTER_S = 3600.0
+_REASON_BYTES = 200
+
+
+class Slack:
+    """Posts to one webhook. ``payload`` gives a delivery's message as JSON-able values."""
+
+    def __init__(
+        self, webhook: str, timeout_s: float, payload: Callable[[Delivery], dict[str, object]]
+    ) -> None:
+        self._webhook = webhook
+        self._timeout_s = timeout_s
+        self._payload = payload
+        self._session = requests.Session()
+
+    def send(self, delivery: Delivery) -> Sent | Failed:
+        """Posts once."""
+        body = msgspec.json.encode(self._payload(delivery))
+        try:
+            with self._session.post(
+                self._webhook,
+                data=body,
+                headers={"Content-Type": "application/json; charset=utf-8"},
+                timeout=(self._timeout_s, self._timeout_s),
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                return _read(response)
+        except requests.RequestException as error:
+            # str(error) holds the URL.
+            return Failed(f"Slack could not be reached ({type(error).__name__})")
+
+
+def retry_after_s(value: str | None, now: dt.datetime) -> float | None:
+    """Seconds of a Retry-After header: a number, or a date (RFC 9110, 10.2.3)."""
+    if value is None:
+        return None
+    text = value.strip()
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        return min(float(text), LONGEST_RETRY_AFTER_S)
+    try:
+        when = email.utils.parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=dt.UTC)
+    return min(max((when - now).total_seconds(), 0.0), LONGEST_RETRY_AFTER_S)
+
+
+def _read(response: requests.Response) -> Sent | Failed:
+    status = response.status_code
+    if status == 200:
+        return Sent()
+    said = next(response.iter_content(_REASON_BYTES), b"")[:_REASON_BYTES]
+    reason = f"Slack answered {status}: {said.decode('utf-8', 'replace')!r}"
+    if status == 429:
+        after_s = retry_after_s(response.headers.get("Retry-After"), dt.datetime.now(dt.UTC))
+        return Failed(reason, after_s=after_s)
+    return Failed(reason, retry=status >= 500 or status == 408)

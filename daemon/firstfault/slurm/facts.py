@@ -1,0 +1,73 @@
+"""Slurm's facts: who can be asked, what an answer is worth, and which incarnation is meant."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Protocol
+
+from firstfault.model.slurm import JobFacts
+
+# A job in one of these has not ended for Slurm: "not yet", never "no failure".
+NOT_ENDED = frozenset(
+    {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "RESIZING", "STOPPED"}
+)
+
+# The Epilog runs after End (when the job began to complete) by KillWait and the time that its
+# processes take to die; the nodes' clocks may differ by a little.
+EPILOG_AFTER_END = dt.timedelta(seconds=600)
+CLOCKS_DIFFER = dt.timedelta(seconds=60)
+
+# When to ask again while the answer is not final, in seconds after the answer before: accounting
+# runs behind the job by its own queue (slurmdbd may be down for minutes).
+LADDER_S = (5.0, 30.0, 120.0, 600.0)
+
+
+class FactsError(RuntimeError):
+    """Slurm could not be asked; the message says how and what to do."""
+
+
+class SlurmFacts(Protocol):
+    """Whoever can be asked about jobs."""
+
+    def facts(self, job_ids: Sequence[str]) -> dict[str, list[JobFacts]]:
+        """Every incarnation of each job, by the id asked for; unknown jobs are left out.
+
+        ``job_ids`` are plain numbers (JobIDRaw). Raises `FactsError`.
+        """
+
+
+def is_final(facts: JobFacts) -> bool:
+    """True when neither the job nor a step of it can still change."""
+    return has_ended(facts) and all(step.state not in NOT_ENDED for step in facts.steps)
+
+
+def has_ended(facts: JobFacts) -> bool:
+    """True when Slurm says that the job is over, whatever its steps' records say."""
+    return facts.state is not None and facts.state not in NOT_ENDED and facts.ended_at is not None
+
+
+def incarnation(
+    answers: Sequence[JobFacts],
+    ended_at: dt.datetime,
+    cluster: str | None = None,
+) -> JobFacts | None:
+    """The ended incarnation whose Epilogs ran at ``ended_at``, None where none fits."""
+    fitting = [
+        facts
+        for facts in answers
+        if has_ended(facts)
+        and facts.ended_at is not None
+        and (cluster is None or facts.cluster is None or facts.cluster == cluster)
+        and facts.ended_at - CLOCKS_DIFFER <= ended_at <= facts.ended_at + EPILOG_AFTER_END
+    ]
+    return min(
+        fitting,
+        key=lambda facts: abs(ended_at - (facts.ended_at or ended_at)),
+        default=None,
+    )
+
+
+def ask_again_s(asked: int) -> float:
+    """Seconds until the next question after ``asked`` questions (1 or more)."""
+    return LADDER_S[min(max(asked, 1), len(LADDER_S)) - 1]

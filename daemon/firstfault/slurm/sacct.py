@@ -1,0 +1,129 @@
+"""Slurm's facts from `sacct -P`: works with every version that has accounting.
+
+Read from sacct(1) and sacct's source at 22.05.8 to 25.11.7: `-P` escapes nothing, so that the
+delimiter is a random text that no job name can hold; free text comes last; `-D` shows every
+incarnation of a requeued job; `-j` with a list is one question to slurmdbd. Times are asked in
+UTC.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from firstfault.model.slurm import JobFacts
+from firstfault.readers.sacct import parse_text
+from firstfault.slurm.command import Output, run
+from firstfault.slurm.facts import FactsError
+
+CAP_BYTES = 64 * 1024 * 1024
+BATCH = 500
+
+_WANTED = (
+    "JobID",
+    "JobIDRaw",
+    "Cluster",
+    "User",
+    "UID",
+    "Account",
+    "Partition",
+    "State",
+    "ExitCode",
+    "DerivedExitCode",
+    "NodeList",
+    "Submit",
+    "Start",
+    "End",
+    "TimelimitRaw",
+    "Timelimit",
+    "Reason",
+    "WorkDir",
+    "JobName",
+)
+_PLACES = ("/usr/bin", "/usr/local/bin", "/opt/slurm/bin", "/usr/sbin")
+
+
+class Sacct:
+    """Asks by running sacct; ``path`` is absolute."""
+
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        self.path = path
+        self.timeout_s = timeout_s
+        self._fields: tuple[str, ...] | None = None
+
+    def facts(self, job_ids: Sequence[str]) -> dict[str, list[JobFacts]]:
+        """See `firstfault.slurm.facts.SlurmFacts`."""
+        found: dict[str, list[JobFacts]] = {}
+        unique = sorted(set(job_ids))
+        for start in range(0, len(unique), BATCH):
+            batch = unique[start : start + BATCH]
+            for facts in parse_text(self._ask(batch)):
+                # "JobIDRaw" is what the nodes know; "JobID" names an array's task.
+                found.setdefault(facts.raw_id or facts.id, []).append(facts)
+        return {job: found[job] for job in unique if job in found}
+
+    def fields(self) -> tuple[str, ...]:
+        """The columns to ask for: what is wanted and this version of sacct offers.
+
+        Raises `FactsError`.
+        """
+        if self._fields is None:
+            offered = set(self._run(["--helpformat"]).stdout.decode("utf-8", "replace").split())
+            fields = tuple(name for name in _WANTED if name in offered)
+            if "JobID" not in fields or "State" not in fields:
+                raise FactsError(f"{self.path} --helpformat does not name JobID and State")
+            self._fields = fields
+        return self._fields
+
+    def _ask(self, job_ids: Sequence[str]) -> str:
+        wrong = [job for job in job_ids if not re.fullmatch("[0-9]{1,20}", job)]
+        if wrong:
+            raise FactsError(f"not a job id: {wrong[0][:40]!r}")
+        delimiter = f"\x1f{secrets.token_hex(8)}\x1f"
+        output = self._run(
+            [
+                "--parsable2",
+                f"--delimiter={delimiter}",
+                "--duplicates",
+                "--noconvert",
+                "--allusers",
+                f"--format={','.join(self.fields())}",
+                f"--jobs={','.join(job_ids)}",
+            ]
+        )
+        return output.stdout.decode("utf-8", "replace")
+
+    def _run(self, arguments: Sequence[str]) -> Output:
+        environment = {
+            "LC_ALL": "C",
+            "TZ": "UTC",
+            "SLURM_TIME_FORMAT": "standard",
+            "PATH": "/usr/bin:/bin",
+        }
+        if "SLURM_CONF" in os.environ:
+            environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
+        try:
+            output = run([str(self.path), *arguments], environment, self.timeout_s, CAP_BYTES)
+        except OSError as error:
+            raise FactsError(
+                f"{self.path} cannot be run: {error.strerror}. Set slurm.sacct to sacct's path, "
+                f'or slurm.source to "none".'
+            ) from error
+        if output.stopped is not None:
+            raise FactsError(f"{self.path}: {output.stopped}. Is slurmdbd up (sacctmgr ping)?")
+        if output.status != 0:
+            said = output.stderr.decode("utf-8", "replace").strip()[-500:]
+            raise FactsError(f"{self.path} ended with status {output.status}: {said}")
+        return output
+
+
+def find(configured: str) -> Path | None:
+    """sacct's absolute path: as configured, else from PATH and the usual places."""
+    if configured:
+        return Path(configured)
+    found = shutil.which("sacct") or shutil.which("sacct", path=os.pathsep.join(_PLACES))
+    return None if found is None else Path(found).absolute()
