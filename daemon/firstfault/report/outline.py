@@ -14,6 +14,7 @@ import msgspec
 from firstfault.model import verdict as v
 from firstfault.report import wording as w
 
+T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -26,10 +27,10 @@ class Limits(msgspec.Struct, frozen=True):
     phrase: int = 500
 
 
-class Listing(msgspec.Struct, Generic[T], frozen=True):
+class Listing(msgspec.Struct, Generic[T_co], frozen=True):
     """The first items of a list, and how many were left out."""
 
-    items: tuple[T, ...] = ()
+    items: tuple[T_co, ...] = ()
     left_out: int = 0
 
 
@@ -148,6 +149,7 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
     phrase = limits.phrase
     quotes = [_quote(e, limits, k) for k, e in enumerate(verdict.evidence[: limits.items], 1)]
     remedy = verdict.remedy
+    dated = _days(verdict.chain[: 2 * limits.items]) > 1
     return Outline(
         tone=_tone(verdict.cause),
         headline=_headline(verdict.cause, phrase),
@@ -164,17 +166,17 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
         where_facts=_where_facts(verdict.initiator),
         exception=_exception(verdict.exception, phrase),
         also=_members(verdict.initiator.also),
-        candidates=_members(verdict.initiator.candidates),
+        candidates=_candidates(verdict.initiator),
         proof=quotes[0] if quotes else None,
         evidence=Listing(tuple(quotes), max(0, len(verdict.evidence) - limits.items)),
         do=_phrases(remedy.do, limits),
-        commands=_phrases(remedy.commands, limits, 2 * phrase),
+        commands=_commands(remedy.commands, limits),
         verify=_phrases(remedy.verify, limits),
         prevent=_phrases(remedy.prevent, limits),
         effects_sentence=_effects_sentence(verdict.consequences),
         effects=_listing(verdict.consequences, limits.items, lambda c: _effect(c, limits)),
         events=_listing(
-            verdict.chain, 2 * limits.items, lambda link: _event(link, len(quotes), phrase)
+            verdict.chain, 2 * limits.items, lambda link: _event(link, len(quotes), phrase, dated)
         ),
         alternatives=_listing(verdict.alternatives, limits.items, lambda a: _reading(a, phrase)),
         unexplained=_listing(verdict.unexplained, limits.items, lambda e: _quote(e, limits)),
@@ -190,8 +192,18 @@ def _listing(values: Sequence[S], limit: int, say: Callable[[S], T]) -> Listing[
     return Listing(tuple(say(value) for value in values[:limit]), max(0, len(values) - limit))
 
 
-def _phrases(values: Sequence[str], limits: Limits, length: int | None = None) -> Listing[str]:
-    return _listing(values, limits.items, lambda text: w.clean(text, length or limits.phrase))
+def _phrases(values: Sequence[str], limits: Limits) -> Listing[str]:
+    return _listing(values, limits.items, lambda text: w.clean(text, limits.phrase))
+
+
+def _commands(values: Sequence[str], limits: Limits) -> Listing[str]:
+    # A command is pasted: it is shown as it is, or not at all.
+    whole = [
+        text
+        for text in values[: limits.items]
+        if len(text) <= 2 * limits.phrase and w.visible(text) == text
+    ]
+    return Listing(tuple(whole), len(values) - len(whole))
 
 
 def _optional(text: str | None, limit: int) -> str | None:
@@ -230,6 +242,11 @@ def _where_confidence(verdict: v.Verdict) -> str | None:
     if first.rank is None and first.host is None and not first.candidates:
         return None
     return w.clean(first.confidence, 40)
+
+
+def _candidates(first: v.Initiator) -> str | None:
+    # Where nobody is named, `_where` lists them.
+    return None if w.place(first.rank, first.host) is None else _members(first.candidates)
 
 
 def _members(members: Sequence[v.Member]) -> str | None:
@@ -324,10 +341,15 @@ def _effect(effect: v.Consequence, limits: Limits) -> Effect:
     return Effect(sentence, None if effect.example is None else _quote(effect.example, limits))
 
 
-def _event(link: v.ChainLink, quotes: int, phrase: int) -> Event:
+def _days(chain: Sequence[v.ChainLink]) -> int:
+    moments = [at for link in chain for at in (link.earliest, link.latest) if at is not None]
+    return len({w.moment(at)[:10] for at in moments})
+
+
+def _event(link: v.ChainLink, quotes: int, phrase: int, dated: bool) -> Event:
     index = link.evidence
     return Event(
-        when=w.clock(link.earliest, link.latest),
+        when=w.clock(link.earliest, link.latest, dated),
         when_full=w.span(link.earliest, link.latest) or "time not known",
         where=w.place(link.rank, link.host) or "",
         what=w.clean(link.what, phrase),

@@ -120,12 +120,12 @@ def span(earliest: dt.datetime | None, latest: dt.datetime | None) -> str | None
     return f"{first} to {last} UTC"
 
 
-def clock(earliest: dt.datetime | None, latest: dt.datetime | None) -> str:
-    """A short time for a list: of the day only, "" when nothing is known."""
+def clock(earliest: dt.datetime | None, latest: dt.datetime | None, dated: bool = False) -> str:
+    """A short time for a list: without its day unless ``dated``, "" when nothing is known."""
     at = earliest or latest
     if at is None:
         return ""
-    digits = _digits(at)[11:]
+    digits = _digits(at) if dated else _digits(at)[11:]
     return digits if earliest is not None else f"≤ {digits}"
 
 
