@@ -1,0 +1,109 @@
+"""Whether this node is set up, point by point."""
+
+import os
+import sys
+from typing import List, NamedTuple, Optional, TextIO
+
+from firstfault_epilog import entries, kernel
+from firstfault_epilog import settings as node_settings
+from firstfault_epilog.settings import Settings
+
+PATH_UNIT = "/etc/systemd/system/multi-user.target.wants/firstfault-collector.path"
+SETSID = "/usr/bin/setsid"
+
+
+class Point(NamedTuple):
+    """One thing looked at; ``remedy`` is None where it is in order."""
+
+    what: str
+    remedy: Optional[str]
+
+
+def run(config: str, out: TextIO) -> int:
+    """Prints every point; 0 where all are in order, else 1."""
+    settings, faults = node_settings.read(config)
+    found = [Point(f"config {config}", "; ".join(faults) or None)]
+    if not os.path.exists(config):
+        found = [Point(f"config {config}", "it is not there: all defaults; copy etc/epilog.conf")]
+    found += [_off(config), *points(settings)]
+    for point in found:
+        mark = "ok  " if point.remedy is None else "FAIL"
+        print(f"{mark} {point.what}" + (f": {point.remedy}" if point.remedy else ""), file=out)
+    return 0 if all(point.remedy is None for point in found) else 1
+
+
+def points(settings: Settings) -> List[Point]:
+    """The state of this node as ``settings`` would have it."""
+    return [
+        _python(settings),
+        _root(),
+        _queue(settings),
+        _starter(settings),
+        _spool(settings),
+        _kernel_log(settings),
+    ]
+
+
+def _off(config: str) -> Point:
+    path = os.path.join(os.path.dirname(config), "off")
+    off = os.path.exists(path)
+    return Point("switched on", f"{path} turns everything off: remove it" if off else None)
+
+
+def _python(settings: Settings) -> Point:
+    version = "{}.{}.{}".format(*sys.version_info[:3])
+    if not os.access(settings.python, os.X_OK):
+        return Point("python", f"{settings.python} cannot be run: set FIRSTFAULT_PYTHON")
+    if sys.version_info < (3, 6):
+        return Point(f"python {version}", "3.6 or later is needed: set FIRSTFAULT_PYTHON")
+    return Point(f"python {version}", None)
+
+
+def _root() -> Point:
+    if os.geteuid() == 0:
+        return Point("runs as root", None)
+    return Point("runs as root", f"uid {os.geteuid()} can read its own jobs' files only")
+
+
+def _queue(settings: Settings) -> Point:
+    what = f"queue {settings.queue}"
+    try:
+        entries.prepare(settings.queue)
+        waiting = len(os.listdir(os.path.join(settings.queue, "ready")))
+        bad = len(os.listdir(os.path.join(settings.queue, "quarantine"))) // 2
+    except OSError as error:
+        return Point(what, f"{error.strerror}: make it root's, mode 700")
+    if bad:
+        return Point(what, f"{bad} entries in quarantine: see the .reason files, then remove them")
+    return Point(f"{what} ({waiting} waiting)", None)
+
+
+def _starter(settings: Settings) -> Point:
+    unit = os.path.isdir("/run/systemd/system") and os.path.islink(PATH_UNIT)
+    if settings.start == "systemd" and not unit:
+        remedy = "systemctl enable --now firstfault-collector.path, or FIRSTFAULT_START=detach"
+        return Point("start by systemd", remedy)
+    if settings.start == "systemd" or (settings.start == "auto" and unit):
+        return Point("start by systemd", None)
+    if not os.access(SETSID, os.X_OK):
+        return Point("start detached", f"{SETSID} is not there: install util-linux")
+    if not os.access(settings.pyz, os.R_OK):
+        return Point("start detached", f"{settings.pyz} cannot be read: set FIRSTFAULT_PYZ")
+    return Point("start detached", None)
+
+
+def _spool(settings: Settings) -> Point:
+    what = f"spool {settings.spool}"
+    if not os.path.isdir(settings.spool):
+        return Point(what, "it is not there: make it, root:firstfault, mode 2770")
+    if not os.access(settings.spool, os.W_OK | os.X_OK):
+        return Point(what, "it cannot be written: root needs it writable (root_squash?)")
+    return Point(what, None)
+
+
+def _kernel_log(settings: Settings) -> Point:
+    log = kernel.read(settings.kernel_log)
+    what = f"kernel log {log.name} ({len(log.lines)} records)"
+    if not log.lines:
+        return Point(what, log.coverage[0].detail or "it is empty")
+    return Point(what, None)

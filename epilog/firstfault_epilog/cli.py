@@ -1,0 +1,106 @@
+"""The collector's commands: collect, check, version."""
+
+import argparse
+import os
+import resource
+import sys
+import time
+from typing import List
+
+from firstfault_epilog import __version__, checks, collection, entries, kernel, record
+from firstfault_epilog import settings as node_settings
+from firstfault_epilog.record import Clock
+from firstfault_epilog.settings import Settings
+
+
+def main(argv: List[str]) -> int:
+    """Runs one command; its exit status: 0 done, 1 something failed, 2 bad usage."""
+    parser = argparse.ArgumentParser(
+        prog="firstfault-epilog.pyz",
+        description="Collects the evidence of jobs that ended on this node.",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    collect = commands.add_parser("collect", help="turn the queue's entries into evidence records")
+    check = commands.add_parser("check", help="tell, point by point, whether this node is set up")
+    for command in (collect, check):
+        command.add_argument("--config", metavar="FILE", default=node_settings.DEFAULT_PATH)
+    commands.add_parser("version", help="print the version")
+    arguments = parser.parse_args(argv)
+    if arguments.command == "version":
+        print(f"firstfault-epilog {__version__}")
+        return 0
+    if arguments.command == "check":
+        return checks.run(arguments.config, sys.stdout)
+    if arguments.command == "collect":
+        return _collect(arguments.config)
+    parser.print_usage(sys.stderr)
+    return 2
+
+
+def _collect(config: str) -> int:
+    # No other process may read this one's memory or core: it holds strangers' logs.
+    os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    settings, faults = node_settings.read(config)
+    for fault in faults:
+        _warn(fault)
+    try:
+        entries.prepare(settings.queue)
+        status = 0
+        while True:
+            handle = entries.lock(settings.queue)
+            if handle is None:
+                # The one that runs looks at the queue once more after it lets the lock go.
+                return status
+            try:
+                status = max(status, _take_all(settings))
+            finally:
+                os.close(handle)
+            if status or entries.is_empty(settings.queue):
+                return status
+    except OSError as error:
+        _warn(f"queue {settings.queue}: {error.strerror} ({error.filename})")
+        return 1
+
+
+def _take_all(settings: Settings) -> int:
+    status = 0
+    clock = None
+    for path in entries.claim_all(settings.queue):
+        if clock is None:
+            clock = kernel.calibrate(settings.kernel_log, settings.kernel_offset_s, time.time())
+        status = max(status, _take(path, settings, clock))
+    return status
+
+
+# The boundary at which one entry's failure stops: the others go on.
+def _take(path: str, settings: Settings, clock: Clock) -> int:
+    try:
+        entry = entries.read(path)
+    except (entries.EntryError, OSError) as error:
+        _warn(f"entry {path}: {error}: moved to the quarantine")
+        entries.quarantine(settings.queue, path, str(error))
+        return 0
+    try:
+        evidence = collection.collect(entry, settings, clock)
+        data = record.encode(evidence)
+    except Exception as error:  # noqa: BLE001 (the boundary: the reason stands beside the entry)
+        reason = f"collecting failed: {type(error).__name__}: {error}"
+        _warn(f"entry {path}: {reason}: moved to the quarantine")
+        entries.quarantine(settings.queue, path, reason)
+        return 1
+    try:
+        record.write(settings.spool, record.file_name(evidence), data)
+    except OSError as error:
+        _warn(
+            f"spool {settings.spool}: {error.strerror}: the entry is kept for the next run; "
+            "make the folder, or room in it"
+        )
+        entries.keep_for_later(path)
+        return 1
+    os.unlink(path)
+    return 0
+
+
+def _warn(message: str) -> None:
+    print(f"firstfault-epilog: {message}", file=sys.stderr)

@@ -1,0 +1,262 @@
+"""From one entry of the queue to one evidence record."""
+
+import base64
+import binascii
+import os
+import re
+import time
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from firstfault_epilog import anchors, confined, joblogs, kernel, kernel_evidence, mounts, patterns
+from firstfault_epilog.entries import Entry
+from firstfault_epilog.record import Clock, Coverage, Excerpt, File, Record, identity
+from firstfault_epilog.settings import Settings
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+TEXT_MAX = 4096
+FRAMES_MAX = 20000
+# The child stops searching this long before it is killed.
+MARGIN_S = 2.0
+_WHATS = ("job-output", "rank-log", "error-json")
+_STATES = ("full", "partial", "none")
+
+
+class Job(NamedTuple):
+    """The facts of an entry; None where Slurm did not tell. Times in seconds since 1970."""
+
+    cluster: Optional[str]
+    id: str
+    node: str
+    uid: Optional[int]
+    gid: Optional[int]
+    user: Optional[str]
+    started_at_s: Optional[float]
+    ended_at_s: float
+
+
+def job_of(entry: Entry) -> Job:
+    """What the Epilog's variables say of the job."""
+
+    def number(*names: str) -> Optional[int]:
+        for name in names:
+            value = entry.value(name) or ""
+            if re.match(r"[0-9]{1,20}\Z", value):
+                return int(value)
+        return None
+
+    started = number("SLURM_JOB_START_TIME")
+    return Job(
+        cluster=entry.value("SLURM_CLUSTER_NAME") or None,
+        id=entry.value("SLURM_JOB_ID") or "",
+        node=entry.value("SLURMD_NODENAME") or "",
+        uid=number("SLURM_JOB_UID", "SLURM_UID"),
+        gid=number("SLURM_JOB_GID"),
+        user=entry.value("SLURM_JOB_USER") or None,
+        started_at_s=float(started) if started and started <= entry.ended_at_s else None,
+        ended_at_s=entry.ended_at_s,
+    )
+
+
+def collect(entry: Entry, settings: Settings, clock: Clock) -> Record:
+    """Everything this node knows of the end in ``entry``. What cannot be had is in coverage."""
+    job = job_of(entry)
+    started = job.started_at_s
+    if started is None:
+        started = job.ended_at_s - settings.max_job_age_s
+    boot_id = settings.boot_id or _boot_id()
+    kernel_file, coverage = _kernel(settings, clock, started, job.ended_at_s)
+    files, more, notes = _job_files(entry, job, settings, started)
+    if job.started_at_s is None:
+        notes.append("Slurm did not tell the node when the job started")
+    return Record(
+        id=identity(job.cluster, job.id, job.node, boot_id or "", entry.unique),
+        cluster=job.cluster,
+        job=job.id,
+        node=job.node,
+        boot_id=boot_id,
+        ended_at_s=job.ended_at_s,
+        collected_at_s=time.time(),
+        environment=entry.environment,
+        clock=clock,
+        files=tuple(kernel_file + files),
+        coverage=tuple(coverage + more),
+        notes=tuple(notes),
+    )
+
+
+def _boot_id() -> Optional[str]:
+    try:
+        with open(BOOT_ID, encoding="ascii") as file:
+            return file.read(64).strip()
+    except (OSError, ValueError):
+        return None
+
+
+def _kernel(
+    settings: Settings, clock: Clock, started_at_s: float, ended_at_s: float
+) -> Tuple[List[File], List[Coverage]]:
+    log = kernel.read(settings.kernel_log)
+    coverage = list(log.coverage)
+    if not log.lines:
+        return [], coverage
+    offset = clock.kernel_offset_s
+    lines = kernel_evidence.in_window(log.lines, offset, started_at_s, ended_at_s)
+    selection = kernel_evidence.select(lines)
+    if offset is None:
+        coverage[0] = Coverage(
+            "kernel", log.name, "partial", "clock", "its clock is not known: nothing is left out"
+        )
+    elif log.lines[0].sequence > 0 and log.lines[0].microseconds / 1e6 + offset > started_at_s:
+        # Only an overwritten beginning may hide a record; the boot's first one hides nothing.
+        detail = "older records were overwritten: it begins after the earliest time looked at"
+        coverage[0] = Coverage("kernel", log.name, "partial", "overwritten", detail)
+    if selection.dropped:
+        detail = f"{selection.dropped} lines that tell of faults had no room"
+        coverage.append(Coverage("kernel", log.name, "partial", "size", detail))
+    whole = sum(len(excerpt.data) for excerpt in selection.excerpts) == log.size
+    file = File(log.name, "kernel", log.size, None, None, whole, selection.excerpts, False)
+    return [file], coverage
+
+
+def _job_files(
+    entry: Entry, job: Job, settings: Settings, started_at_s: float
+) -> Tuple[List[File], List[Coverage], List[str]]:
+    notes = []  # type: List[str]
+    who = None
+    uid = os.geteuid()
+    if uid != 0:
+        detail = f"the collector is not root: it reads with the rights of uid {uid}"
+        notes.append(detail)
+    elif job.uid is None:
+        return [], [_nothing("EINVAL", "the entry does not say whose job it was")], notes
+    elif job.uid == 0:
+        if not settings.allow_root_jobs:
+            detail = "root's job: its files are read where FIRSTFAULT_ALLOW_ROOT_JOBS=1 only"
+            return [], [_nothing("EPERM", detail)], notes
+    else:
+        uid = job.uid
+        try:
+            who, notes_on_groups = confined.identity_of(job.uid, job.gid, job.user)
+        except LookupError as error:
+            return [], [_nothing("EINVAL", str(error))], notes
+        notes.extend(notes_on_groups)
+    plan = plan_of(entry, job, settings, uid, started_at_s)
+    answer = confined.run(lambda send: joblogs.read_all(plan, send), who, settings.read_deadline_s)
+    files, coverage = files_of(answer.frames)
+    if answer.fault is not None:
+        coverage.append(Coverage("job-output", None, "partial", "reader", answer.fault))
+    return files, coverage, notes
+
+
+def plan_of(
+    entry: Entry, job: Job, settings: Settings, uid: int, started_at_s: float
+) -> joblogs.Plan:
+    """What to look for among the files of the user ``uid``."""
+
+    def text(name: str) -> str:
+        return os.fsdecode(entry.environment.get(name.encode("ascii"), b""))
+
+    nodes = entry.value("SLURM_JOB_NODELIST") or entry.value("SLURM_NODELIST")
+    known = {"j": job.id, "J": job.id, "t": "0", "n": "0"}
+    if job.user and "/" not in job.user:
+        known["u"] = job.user
+    first = patterns.first_node(nodes)
+    of_batch = dict(known, N=first.split(".")[0]) if first else known
+    work_dir = text("SLURM_JOB_WORK_DIR")
+
+    def places(*names: str) -> Tuple[patterns.Path, ...]:
+        found = (patterns.slurm_output(name, work_dir, of_batch) for name in names)
+        return tuple(place for place in found if place is not None)
+
+    out = text("SLURM_JOB_STDOUT")
+    err = text("SLURM_JOB_STDERR")
+    outputs = [("output", places(out) if out else places("slurm-%j.out", "slurm-%A_%a.out"))]
+    if err and err != out:
+        outputs.append(("error output", places(err)))
+    here = dict(known, N=job.node, U=str(uid))
+    return joblogs.Plan(
+        job=job.id,
+        uid=uid,
+        started_at_s=started_at_s,
+        start_known=job.started_at_s is not None,
+        ended_at_s=job.ended_at_s,
+        outputs=tuple(outputs),
+        rank_logs=tuple(patterns.site_glob(glob, here) for glob in settings.rank_logs),
+        anchors=anchors.compiled(),
+        seconds=max(1.0, settings.read_deadline_s - MARGIN_S),
+    )
+
+
+def files_of(frames: Tuple[Dict[str, Any], ...]) -> Tuple[List[File], List[Coverage]]:
+    """The files and coverage that the reading child sent; what is malformed is left out."""
+    files = []  # type: List[File]
+    coverage = []
+    damaged = max(0, len(frames) - FRAMES_MAX)
+    for frame in frames[:FRAMES_MAX]:
+        try:
+            kind = frame["kind"]
+            if kind == "file":
+                files.append(_file(frame))
+            elif kind == "excerpt":
+                files[-1] = files[-1]._replace(excerpts=(*files[-1].excerpts, _excerpt(frame)))
+            elif kind == "coverage":
+                coverage.append(_coverage(frame))
+            else:
+                damaged += 1
+        except (KeyError, IndexError, TypeError, ValueError):
+            damaged += 1
+    if damaged:
+        detail = f"{damaged} of the reader's frames were malformed and left out"
+        coverage.append(Coverage("job-output", None, "partial", "reader", detail))
+    return files, coverage
+
+
+def _nothing(reason: str, detail: str) -> Coverage:
+    return Coverage("job-output", None, "none", reason, detail)
+
+
+def _file(frame: Dict[str, Any]) -> File:
+    if frame["what"] not in _WHATS:
+        raise ValueError("not a kind of file")
+    device = _count(frame["device"])
+    return File(
+        name=_text(frame["name"]),
+        what=frame["what"],
+        size=_count(frame["size"]),
+        modified_at_s=min(max(float(frame["modified"]), 0.0), 4e9),
+        inode=_text(frame["inode"]),
+        complete=frame["complete"] is True,
+        excerpts=(),
+        shared=mounts.is_shared(device),
+    )
+
+
+def _excerpt(frame: Dict[str, Any]) -> Excerpt:
+    try:
+        data = base64.b64decode(_text(frame["data"], 4 << 20), validate=True)
+    except binascii.Error as error:
+        raise ValueError("not base64") from error
+    line = frame["line"]
+    return Excerpt(_count(frame["offset"]), None if line is None else _count(line), data)
+
+
+def _coverage(frame: Dict[str, Any]) -> Coverage:
+    if frame["what"] not in _WHATS or frame["state"] not in _STATES:
+        raise ValueError("not a kind of coverage")
+    path, reason, detail = (
+        None if frame[key] is None else _text(frame[key]) for key in ("path", "reason", "detail")
+    )
+    return Coverage(frame["what"], path, frame["state"], reason, detail)
+
+
+def _text(value: object, limit: int = TEXT_MAX) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a string")
+    # Lone surrogates cannot be written as UTF-8.
+    return value[:limit].encode("utf-8", "replace").decode("utf-8")
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise ValueError("not a count")
+    return value

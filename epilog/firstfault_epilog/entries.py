@@ -1,0 +1,178 @@
+"""The queue between the Epilog and the collector: one entry per end of a job on this node.
+
+queue/new/         being written by the Epilog
+queue/ready/       whole
+queue/claimed/     being collected; N.NAME where N counts the collectors that took it
+queue/quarantine/  could not be used; NAME.reason says why
+queue/lock         held by the one collector that runs
+"""
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from typing import Dict, Iterator, List, NamedTuple, Optional
+
+FOLDERS = ("new", "ready", "claimed", "quarantine")
+FIRST_FIELD = b"firstfault.entry/1"
+LAST_FIELD = b"firstfault.end"
+# An environment is at most 2 MiB on Linux unless the stack limit was raised.
+BYTES_MAX = 4 << 20
+ATTEMPTS_MAX = 3
+# The Epilog needs a millisecond between creating an entry and moving it.
+ABANDONED_AFTER_S = 60.0
+_NAMES = (b"CUDA_VISIBLE_DEVICES", b"GPU_DEVICE_ORDINAL", b"ROCR_VISIBLE_DEVICES")
+
+
+class EntryError(ValueError):
+    """An entry that cannot be used; the message says why."""
+
+
+class Entry(NamedTuple):
+    """One end of a job: ``environment`` in raw bytes, ``ended_at_s`` seconds since 1970.
+
+    ``unique`` tells it from every other end of the same job on the same node.
+    """
+
+    environment: Dict[bytes, bytes]
+    ended_at_s: float
+    unique: str
+
+    def value(self, name: str) -> Optional[str]:
+        """The variable ``name`` as text, None where it is not set."""
+        raw = self.environment.get(name.encode("ascii"))
+        return None if raw is None else raw.decode("utf-8", "backslashreplace")
+
+
+def parse(data: bytes, modified_ns: int, name: str) -> Entry:
+    """The entry in ``data``, as the Epilog wrote it. Raises `EntryError`."""
+    fields = data.split(b"\0")
+    if fields[0] != FIRST_FIELD:
+        raise EntryError(f"it does not start with {FIRST_FIELD.decode()!r}")
+    if fields[-1] != b"" or fields[-2] != LAST_FIELD:
+        raise EntryError("its end is missing: the disk was full or the Epilog was killed")
+    environment = {}
+    for field in fields[1:-2]:
+        if not field:
+            continue
+        key, equals, value = field.partition(b"=")
+        if not equals or not (key.startswith(b"SLURM") or key in _NAMES):
+            raise EntryError(f"a field is not a variable that is noted: {key[:60]!r}")
+        environment[key] = value
+    job = environment.get(b"SLURM_JOB_ID", b"")
+    if not job.isdigit() or len(job) > 20:
+        raise EntryError(f"SLURM_JOB_ID is not a number: {job[:40]!r}")
+    node = environment.get(b"SLURMD_NODENAME", b"")
+    if not node or len(node) > 255:
+        raise EntryError(f"SLURMD_NODENAME is not a node's name: {node[:40]!r}")
+    # The file's name holds the Epilog's pid.
+    return Entry(environment, modified_ns / 1e9, f"{modified_ns:x}-{name.rpartition('-')[2]}")
+
+
+def prepare(queue: str) -> None:
+    """Makes the queue's folders. Raises OSError, also where others could write to the queue."""
+    for folder in FOLDERS:
+        os.makedirs(os.path.join(queue, folder), mode=0o700, exist_ok=True)
+    info = os.stat(queue)
+    if info.st_uid != os.geteuid() or info.st_mode & 0o022:
+        raise PermissionError(
+            errno.EPERM, "others own it or may write to it: chown and chmod 700 it", queue
+        )
+
+
+def lock(queue: str) -> Optional[int]:
+    """A descriptor that holds the collector's lock; None where another collector runs."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    handle = os.open(os.path.join(queue, "lock"), flags, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle
+
+
+def is_empty(queue: str) -> bool:
+    """Whether nothing waits to be collected."""
+    return not os.listdir(os.path.join(queue, "ready"))
+
+
+def claim_all(queue: str) -> Iterator[str]:
+    """Claims what waits, the oldest first, and yields the claimed paths.
+
+    What a collector that died had claimed is claimed again, up to `ATTEMPTS_MAX` times. The
+    caller holds the lock.
+    """
+    _sweep_new(queue)
+    left_over = os.listdir(os.path.join(queue, "claimed"))
+    for name in _oldest_first(os.path.join(queue, "claimed"), left_over):
+        count, _, rest = name.partition(".")
+        path = os.path.join(queue, "claimed", name)
+        attempts = int(count) if count.isdigit() else ATTEMPTS_MAX
+        if attempts >= ATTEMPTS_MAX:
+            quarantine(queue, path, f"{attempts} collectors died or failed on it")
+            continue
+        again = os.path.join(queue, "claimed", f"{attempts + 1}.{rest}")
+        os.rename(path, again)
+        yield again
+    while True:
+        names = os.listdir(os.path.join(queue, "ready"))
+        if not names:
+            return
+        for name in _oldest_first(os.path.join(queue, "ready"), names):
+            claimed = os.path.join(queue, "claimed", f"1.{name}")
+            os.rename(os.path.join(queue, "ready", name), claimed)
+            yield claimed
+
+
+def read(path: str) -> Entry:
+    """The claimed entry at ``path``. Raises `EntryError`, and OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode):
+            raise EntryError("it is not a regular file")
+        if info.st_size > BYTES_MAX:
+            raise EntryError(f"it is larger than {BYTES_MAX} bytes")
+        with os.fdopen(os.dup(handle), "rb") as file:
+            data = file.read(BYTES_MAX)
+    finally:
+        os.close(handle)
+    return parse(data, info.st_mtime_ns, os.path.basename(path))
+
+
+def keep_for_later(path: str) -> None:
+    """Takes back the count of a claim that failed for no fault of the entry's (a full spool)."""
+    folder, name = os.path.split(path)
+    os.rename(path, os.path.join(folder, f"0.{name.partition('.')[2]}"))
+
+
+def quarantine(queue: str, path: str, reason: str) -> None:
+    """Moves an entry that cannot be used to the quarantine, with the reason beside it."""
+    target = os.path.join(queue, "quarantine", os.path.basename(path))
+    os.rename(path, target)
+    with open(target + ".reason", "w", encoding="utf-8") as file:
+        file.write(reason + "\n")
+
+
+def _oldest_first(folder: str, names: List[str]) -> List[str]:
+    def modified(name: str) -> int:
+        try:
+            return os.lstat(os.path.join(folder, name)).st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    return sorted(names, key=lambda name: (modified(name), name))
+
+
+# An Epilog that was killed between writing and moving leaves its entry behind, whole or not.
+def _sweep_new(queue: str) -> None:
+    for name in os.listdir(os.path.join(queue, "new")):
+        path = os.path.join(queue, "new", name)
+        try:
+            if time.time() - os.lstat(path).st_mtime < ABANDONED_AFTER_S:
+                continue
+            os.rename(path, os.path.join(queue, "ready", name))
+        except FileNotFoundError:
+            continue

@@ -1,0 +1,310 @@
+"""The job's own files: its output and torchrun's per-rank logs. Runs with the owner's rights.
+
+Everything here is called in the child of `confined.run`; what it finds it sends as frames:
+``file``, the ``excerpt`` frames of that file, ``coverage``, ``note``.
+"""
+
+import base64
+import errno
+import os
+import re
+import stat
+import time
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Pattern, Tuple
+
+from firstfault_epilog import excerpts
+from firstfault_epilog.patterns import Path
+
+Send = Callable[[Dict[str, Any]], None]
+
+BUDGET = 640 << 10
+FILE_BUDGET = 96 << 10
+FILES_MAX = 128
+LISTED_MAX = 20000
+# Clocks of file servers and nodes differ by a little.
+SLACK_S = 5.0
+# Where Slurm does not tell the start (22.05): as old as a rank's last write may be when nothing
+# else ties a run folder to the job.
+RECENT_S = 3600.0
+RANK_FILES = (("error.json", "error-json"), ("stderr.log", "rank-log"), ("stdout.log", "rank-log"))
+# torchelastic prints `error_file: PATH` and `(PATH/error.json)`.
+_MENTION = re.compile(rb"(/[^\s:()<>\"']{1,400})/attempt_[0-9]{1,6}/[0-9]{1,6}/error\.json")
+
+
+class Plan(NamedTuple):
+    """What to look for. Times are seconds since 1970.
+
+    ``start_known`` is False where ``started_at_s`` is only the earliest time looked at.
+    ``outputs`` are (what it is called, where it may be), in order; of the places of one output
+    the first that exists is taken. Globs match files and folders of ``uid`` only.
+    """
+
+    job: str
+    uid: int
+    started_at_s: float
+    start_known: bool
+    ended_at_s: float
+    outputs: Tuple[Tuple[str, Tuple[Path, ...]], ...]
+    rank_logs: Tuple[Path, ...]
+    anchors: Pattern[bytes]
+    seconds: float
+
+
+class _Budget:
+    # Bytes left for excerpts, shared out among the files still to come.
+    def __init__(self) -> None:
+        self.left = BUDGET
+        self.taken = set()  # type: set[Tuple[int, int]]
+        self.mentions = []  # type: List[str]
+
+    def share(self, files: int) -> int:
+        return max(4 << 10, min(FILE_BUDGET, self.left // max(1, files)))
+
+
+def read_all(plan: Plan, send: Send) -> None:
+    """Reads what ``plan`` names and sends it. A file that cannot be read is sent as coverage."""
+    stop_at = time.monotonic() + plan.seconds
+    budget = _Budget()
+    for name, places in plan.outputs:
+        _read_output(plan, name, places, budget, stop_at, send)
+    folders = _run_folders(plan, budget.mentions, send)
+    files = [found for folder in folders for found in _rank_files(folder, send)]
+    if not files:
+        send(
+            _coverage(
+                "rank-log", None, "none", "absent", "no run folder of this job's torchrun was found"
+            )
+        )
+    for index, (path, what) in enumerate(files):
+        if index >= FILES_MAX or time.monotonic() > stop_at:
+            left = len(files) - index
+            send(_coverage("rank-log", None, "partial", "limit", f"{left} files were not read"))
+            return
+        share = budget.share(min(len(files), FILES_MAX) - index)
+        _take(path, what, share, plan, budget, stop_at, send)
+
+
+def _read_output(
+    plan: Plan,
+    name: str,
+    places: Tuple[Path, ...],
+    budget: _Budget,
+    stop_at: float,
+    send: Send,
+) -> None:
+    for place in places:
+        candidates = list(_existing(place, send))
+        if not place.exact:
+            candidates = [path for path in candidates if _is_of_job(path, plan)]
+        if not candidates:
+            continue
+        newest = max(candidates, key=lambda path: (_modified(path), path))
+        if len(candidates) > 1:
+            detail = (
+                f"{len(candidates)} files may be the job's {name}: the one changed last is taken"
+            )
+            send(_coverage("job-output", newest, "partial", "ambiguous", detail))
+        _take(newest, "job-output", FILE_BUDGET, plan, budget, stop_at, send)
+        return
+    shown = "/" + "/".join(
+        part if isinstance(part, str) else "*" for part in (places[0].parts if places else [])
+    )
+    send(_coverage("job-output", shown, "none", "ENOENT", f"the job's {name} is not there"))
+
+
+# Opens nothing but regular files, whatever a name turns out to be, and never waits in open().
+def _take(
+    path: str, what: str, share: int, plan: Plan, budget: _Budget, stop_at: float, send: Send
+) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags)
+    except OSError as error:
+        send(_refused(what, path, error))
+        return
+    try:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode):
+            send(_coverage(what, path, "none", "not-regular", "it is not a regular file"))
+            return
+        identity = (info.st_dev, info.st_ino)
+        if identity in budget.taken:
+            return
+        budget.taken.add(identity)
+        cut = excerpts.cut(handle, info.st_size, share, plan.anchors, stop_at)
+        _send_file(path, what, info, cut, budget, send)
+    except OSError as error:
+        send(_refused(what, path, error))
+    finally:
+        os.close(handle)
+
+
+def _send_file(
+    path: str,
+    what: str,
+    info: os.stat_result,
+    cut: excerpts.Cut,
+    budget: _Budget,
+    send: Send,
+) -> None:
+    send(
+        {
+            "kind": "file",
+            "name": _shown(path),
+            "what": what,
+            "size": info.st_size,
+            "modified": info.st_mtime,
+            "inode": f"{info.st_dev}:{info.st_ino}",
+            "device": info.st_dev,
+            "complete": cut.complete,
+        }
+    )
+    for excerpt in cut.excerpts:
+        data = base64.b64encode(excerpt.data).decode("ascii")
+        send({"kind": "excerpt", "offset": excerpt.offset, "line": excerpt.line, "data": data})
+        budget.left -= len(excerpt.data)
+        for match in _MENTION.finditer(excerpt.data):
+            folder = os.fsdecode(match.group(1))
+            if len(budget.mentions) < 1000 and folder not in budget.mentions:
+                budget.mentions.append(folder)
+    # Complete or not, the whole file was looked through unless the note says otherwise.
+    send(
+        _coverage(
+            what, path, "partial" if cut.note else "full", "limit" if cut.note else None, cut.note
+        )
+    )
+
+
+# The run folders of this job's agents on this node.
+def _run_folders(plan: Plan, mentions: List[str], send: Send) -> List[str]:
+    found = []
+    for pattern in plan.rank_logs:
+        for path in _existing(pattern, send):
+            found.append(path)
+    # A mention of another node's folder names nothing here, and that is no news.
+    found.extend(path for path in mentions if path not in found)
+    owned = [path for path in found if _is_own_folder(path, plan)]
+    exact = [path for path in owned if os.path.basename(path).startswith(plan.job + "_")]
+    chosen = []
+    for path in exact or owned:
+        newest = _last_write(path)
+        since = plan.started_at_s - SLACK_S
+        if not plan.start_known and path not in exact and path not in mentions:
+            since = max(since, plan.ended_at_s - RECENT_S)
+        if newest >= since:
+            chosen.append(path)
+    if chosen and not exact and not plan.start_known:
+        detail = (
+            "Slurm does not tell the node when the job started: folders of the last hour were taken"
+        )
+        send(_coverage("rank-log", None, "partial", "ambiguous", detail))
+    return sorted(chosen, key=lambda path: (-_last_write(path), path))
+
+
+def _rank_files(folder: str, send: Send) -> List[Tuple[str, str]]:
+    result = []
+    try:
+        attempts = sorted(
+            (name for name in _names(folder) if re.match(r"attempt_[0-9]+\Z", name)),
+            key=lambda name: -int(name[8:]),
+        )
+        for attempt in attempts:
+            ranks = [n for n in _names(os.path.join(folder, attempt)) if re.match(r"[0-9]+\Z", n)]
+            for name, what in RANK_FILES:
+                for rank in sorted(ranks, key=int):
+                    path = os.path.join(folder, attempt, rank, name)
+                    if os.path.lexists(path):
+                        result.append((path, what))
+    except OSError as error:
+        send(_refused("rank-log", folder, error))
+    return result
+
+
+def _existing(place: Path, send: Send) -> Iterator[str]:
+    found = ["/"]
+    for part in place.parts:
+        following = []  # type: List[str]
+        for folder in found:
+            if isinstance(part, str):
+                following.append(os.path.join(folder, part))
+                continue
+            try:
+                following.extend(
+                    os.path.join(folder, name) for name in _names(folder) if part.match(name)
+                )
+            except OSError as error:
+                # A stranger's private folder is no news either.
+                if error.errno not in (errno.EACCES, errno.ENOENT, errno.ENOTDIR):
+                    send(_refused("rank-log", folder, error))
+        found = following[:LISTED_MAX]
+    # An exact name is tried even where it is not there: the attempt says why.
+    return (path for path in found if os.path.lexists(path))
+
+
+def _names(folder: str) -> List[str]:
+    names = []
+    with os.scandir(folder) as listing:
+        for item in listing:
+            names.append(item.name)
+            if len(names) >= LISTED_MAX:
+                break
+    return sorted(names)
+
+
+def _is_of_job(path: str, plan: Plan) -> bool:
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
+    return info.st_uid == plan.uid and info.st_mtime >= plan.started_at_s - SLACK_S
+
+
+def _is_own_folder(path: str, plan: Plan) -> bool:
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and info.st_uid == plan.uid
+
+
+def _modified(path: str) -> float:
+    try:
+        return os.lstat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+# Of anything down to the ranks' files.
+def _last_write(folder: str) -> float:
+    newest = _modified(folder)
+    for depth, (path, folders, files) in enumerate(os.walk(folder)):
+        newest = max([newest] + [_modified(os.path.join(path, n)) for n in folders + files])
+        if depth > 2000:
+            break
+    return newest
+
+
+def _refused(what: str, path: str, error: OSError) -> Dict[str, Any]:
+    reason = errno.errorcode.get(error.errno or 0, "EIO")
+    detail = (
+        "a symbolic link is not followed" if reason == "ELOOP" else os.strerror(error.errno or 5)
+    )
+    return _coverage(what, path, "none", reason, detail)
+
+
+def _coverage(
+    what: str, path: Optional[str], state: str, reason: Optional[str], detail: Optional[str]
+) -> Dict[str, Any]:
+    shown = None if path is None else _shown(path)
+    return {
+        "kind": "coverage",
+        "what": what,
+        "path": shown,
+        "state": state,
+        "reason": reason,
+        "detail": detail,
+    }
+
+
+def _shown(path: str) -> str:
+    return os.fsencode(path).decode("utf-8", "backslashreplace")[:4096]

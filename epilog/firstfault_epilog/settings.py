@@ -1,0 +1,133 @@
+"""The node's configuration, epilog.conf: read alike by the Epilog's shell and by Python."""
+
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+DEFAULT_PATH = "/etc/firstfault/epilog.conf"
+
+
+class Settings(NamedTuple):
+    """What epilog.conf says; docs/collector.md describes each key.
+
+    Times in seconds. ``kernel_offset_s`` and ``boot_id`` go with a file that stands in for
+    /dev/kmsg and are None otherwise.
+    """
+
+    queue: str = "/run/firstfault/queue"
+    start: str = "auto"
+    python: str = "/usr/bin/python3"
+    pyz: str = "/usr/lib/firstfault/firstfault-epilog.pyz"
+    spool: str = "/var/spool/firstfault"
+    kernel_log: str = "/dev/kmsg"
+    kernel_offset_s: Optional[float] = None
+    boot_id: Optional[str] = None
+    rank_logs: Tuple[str, ...] = ("/tmp/torchelastic_*/*_*",)  # noqa: S108 (torchrun's default)
+    max_job_age_s: float = 86400.0
+    read_deadline_s: float = 20.0
+    allow_root_jobs: bool = False
+
+
+KEYS = (
+    "FIRSTFAULT_QUEUE",
+    "FIRSTFAULT_START",
+    "FIRSTFAULT_PYTHON",
+    "FIRSTFAULT_PYZ",
+    "FIRSTFAULT_SPOOL",
+    "FIRSTFAULT_KERNEL_LOG",
+    "FIRSTFAULT_KERNEL_OFFSET_S",
+    "FIRSTFAULT_BOOT_ID",
+    "FIRSTFAULT_RANK_LOGS",
+    "FIRSTFAULT_MAX_JOB_AGE",
+    "FIRSTFAULT_READ_DEADLINE_S",
+    "FIRSTFAULT_ALLOW_ROOT_JOBS",
+)
+# The Epilog's shell stops reading at this line.
+STUB_END = "# ---"
+STUB_KEYS = KEYS[:4]
+
+
+def read(path: str) -> Tuple[Settings, List[str]]:
+    """The settings in the file ``path`` and what is wrong with them, a sentence each.
+
+    A wrong value leaves its default in force. A missing file is all defaults.
+    """
+    try:
+        with open(path, "rb") as file:
+            text = file.read(1 << 20).decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return Settings(), []
+    except OSError as error:
+        return Settings(), [f"{path}: cannot be read ({error.strerror}): the defaults are used"]
+    values, faults = parse(text)
+    settings, wrong = of(values)
+    return settings, [f"{path}: {fault}" for fault in faults + wrong]
+
+
+def parse(text: str) -> Tuple[Dict[str, str], List[str]]:
+    """The KEY=VALUE lines of ``text`` and what is wrong with them. The last of a key counts."""
+    values = {}  # type: Dict[str, str]
+    faults = []
+    ended = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.startswith(STUB_END):
+            ended = True
+        if not line.strip() or line.startswith("#"):
+            continue
+        key, equals, value = line.partition("=")
+        if not equals or key not in KEYS:
+            faults.append(f"line {number}: {key[:60]!r} is not a key that is known")
+            continue
+        if ended and key in STUB_KEYS:
+            faults.append(f"line {number}: {key} must stand above the line {STUB_END!r}")
+        if value != value.strip() or value[:1] in ("'", '"'):
+            faults.append(f"line {number}: {key}: blanks and quotes are part of the value")
+        values[key] = value
+    return values, faults
+
+
+def of(values: Dict[str, str]) -> Tuple[Settings, List[str]]:
+    """The settings that ``values`` (as from `parse`) give, and what is wrong with them."""
+    faults = []  # type: List[str]
+    default = Settings()
+
+    def path(key: str, fallback: str) -> str:
+        value = values.get(key) or fallback
+        if not value.startswith("/"):
+            faults.append(f"{key}: {value[:80]!r} is not an absolute path: {fallback} is used")
+            return fallback
+        return value
+
+    def number(key: str, fallback: Optional[float]) -> Optional[float]:
+        try:
+            value = float(values[key]) if values.get(key) else fallback
+        except ValueError:
+            faults.append(f"{key}: {values[key][:40]!r} is not a number: {fallback} is used")
+            return fallback
+        return value
+
+    start = values.get("FIRSTFAULT_START") or default.start
+    if start not in ("auto", "systemd", "detach"):
+        faults.append(f"FIRSTFAULT_START: {start[:40]!r} is not one of auto, systemd, detach")
+    allow = values.get("FIRSTFAULT_ALLOW_ROOT_JOBS") or "0"
+    if allow not in ("0", "1"):
+        faults.append(f"FIRSTFAULT_ALLOW_ROOT_JOBS: {allow[:40]!r} is not 0 or 1: 0 is used")
+    rank_logs = default.rank_logs
+    if "FIRSTFAULT_RANK_LOGS" in values:
+        patterns = values["FIRSTFAULT_RANK_LOGS"].split()
+        rank_logs = tuple(pattern for pattern in patterns if pattern.startswith("/"))
+        if len(rank_logs) < len(patterns):
+            faults.append("FIRSTFAULT_RANK_LOGS: a pattern that does not start with / is left out")
+    settings = Settings(
+        queue=path("FIRSTFAULT_QUEUE", default.queue),
+        start=start,
+        python=path("FIRSTFAULT_PYTHON", default.python),
+        pyz=path("FIRSTFAULT_PYZ", default.pyz),
+        spool=path("FIRSTFAULT_SPOOL", default.spool),
+        kernel_log=path("FIRSTFAULT_KERNEL_LOG", default.kernel_log),
+        kernel_offset_s=number("FIRSTFAULT_KERNEL_OFFSET_S", None),
+        boot_id=values.get("FIRSTFAULT_BOOT_ID") or None,
+        rank_logs=rank_logs,
+        max_job_age_s=number("FIRSTFAULT_MAX_JOB_AGE", None) or default.max_job_age_s,
+        read_deadline_s=number("FIRSTFAULT_READ_DEADLINE_S", None) or default.read_deadline_s,
+        allow_root_jobs=allow == "1",
+    )
+    return settings, faults
