@@ -176,6 +176,11 @@ def keep(base: Path, run: Run, into: Path, **more: Any) -> None:
         "truth": {"cause": run.scenario.cause, "rank": run.scenario.rank},
         "roster": sorted(run.roster.values(), key=lambda who: int(who["rank"])),
         "kmsg_offset": kernel_offset_s(),
+        "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "epilog_at": {
+            file.name.split(".")[1]: file.stat().st_mtime
+            for file in sorted((base / "epilog").glob(f"{run.job}.*.txt"))
+        },
         **more,
     }
     (into / "meta.json").write_text(json.dumps(meta, indent=1) + "\n")

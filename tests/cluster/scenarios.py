@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 class Scenario:
     """One job and its fault.
 
-    ``environment`` goes to the training program; ``act`` is done from outside once every rank of
-    ``nodes`` x 2 is at the fault's step: "kill-rank", "cancel", "kill-node". ``rank`` is the global rank that
-    fails first, None where no rank does. ``alone`` runs it when all others have ended.
+    ``environment`` goes to the training program; ``act`` is done from outside once every rank (two
+    a node) is at the fault's step: "kill-rank", "cancel", "kill-node". ``rank`` is the global rank
+    that fails first, None where no rank does. ``alone`` runs it when all others have ended.
     """
 
     name: str
@@ -84,7 +84,8 @@ SCENARIOS = (
     Scenario(
         "recovered",
         "none",
-        environment=_fault("exception-once", 1),
+        # a store that outlives the attempt would hand out the addresses of dead processes
+        environment=_fault("exception-once", 1, TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1"),
         restarts=1,
         state="COMPLETED",
     ),

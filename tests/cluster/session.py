@@ -7,10 +7,10 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 import threading
 import time
-import zipapp
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,18 +90,6 @@ def sweep() -> None:
             shutil.rmtree(base, ignore_errors=True)
 
 
-def build_collector(target: Path) -> None:
-    """The collector as it is shipped: one .pyz of the package in this tree."""
-    with tempfile.TemporaryDirectory() as folder:
-        package = Path(folder) / "firstfault_epilog"
-        shutil.copytree(
-            TOP / "epilog/firstfault_epilog",
-            package,
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
-        zipapp.create_archive(folder, target, main="firstfault_epilog.__main__:main")
-
-
 def _install_epilog(session: Session) -> Path:
     """The real Epilog script and collector, with a configuration of their own."""
     base = session.base
@@ -109,12 +97,19 @@ def _install_epilog(session: Session) -> Path:
     for name in ("epilog", "work", "etc", "queue"):
         (base / name).mkdir()
     session.spool.mkdir(mode=0o770)
-    build_collector(base / "etc/collector.pyz")
+    pyz = base / "etc/collector.pyz"
+    subprocess.run(
+        [sys.executable, "-I", str(TOP / "epilog/build-pyz"), "-o", str(pyz)],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        timeout=60,
+    )
     (base / "etc/epilog.conf").write_text(
         f"FIRSTFAULT_QUEUE={base}/queue\n"
         "FIRSTFAULT_START=detach\n"
         "FIRSTFAULT_PYTHON=/usr/bin/python3\n"
-        f"FIRSTFAULT_PYZ={base}/etc/collector.pyz\n"
+        f"FIRSTFAULT_PYZ={pyz}\n"
         "# ---\n"
         f"FIRSTFAULT_SPOOL={session.spool}\n"
         f"FIRSTFAULT_RANK_LOGS={base}/work/*/ranks/%N/%j_*\n"

@@ -121,7 +121,9 @@ def kill_node(base: Path, node: str, job: str) -> None:
         for file in folder.glob(f"uid_*/job_{job}/**/cgroup.procs")
         for pid in file.read_text().split()
     }
-    for file in Path("/sys/fs/cgroup").glob(f"**/{node}_slurmstepd.scope/job_{job}/**/cgroup.procs"):
+    for file in Path("/sys/fs/cgroup").glob(
+        f"**/{node}_slurmstepd.scope/job_{job}/**/cgroup.procs"
+    ):
         doomed.update(int(pid) for pid in file.read_text().split())
     # the step daemons stand outside of the job's memory cgroup on v1
     log = base / "log" / f"slurmd.{node}.log"
@@ -136,7 +138,13 @@ def stop(base: Path) -> None:
         with contextlib.suppress(ClusterError):
             ask(base, "scancel", "--full", "--signal=KILL", "-p", "main", deadline_s=5)
             ask(base, "scancel", "-p", "main", deadline_s=5)
-    for name in (*(f"slurmd.{node}" for node in NODES), "slurmctld", "slurmdbd", "mariadbd", "munged"):
+    for name in (
+        *(f"slurmd.{node}" for node in NODES),
+        "slurmctld",
+        "slurmdbd",
+        "mariadbd",
+        "munged",
+    ):
         processes.kill(pids / name, grace_s=10)
     if base.is_dir():
         processes.kill_all(processes.belonging_to(base))
@@ -256,8 +264,7 @@ def _start_database(base: Path) -> None:
     if not (folder / "mysql").is_dir():
         with (base / "log/db-install.log").open("wb") as log:
             subprocess.run(
-                ["mariadb-install-db", "--no-defaults", "--user=mysql", "--skip-test-db"]
-                + [f"--datadir={folder}"],
+                ["mariadb-install-db", "--no-defaults", "--user=mysql", f"--datadir={folder}"],
                 env=environment(base),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

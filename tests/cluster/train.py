@@ -57,7 +57,11 @@ def fail(batch):
         ctypes.string_at(0)
     if FAULT == "abort":
         os.abort()
-    if FAULT == "exception" or (FAULT == "exception-once" and ATTEMPT == 0):
+    if FAULT == "exception":
+        check_features(batch)
+    # agents count their restarts each for itself: the attempt's number does not tell
+    if FAULT == "exception-once" and not (TRUTH / "failed").exists():
+        (TRUTH / "failed").touch()
         check_features(batch)
 
 
