@@ -10,6 +10,10 @@ from firstfault.store.database import Database
 from firstfault.store.schema import jobs, verdicts
 
 
+class ReadError(RuntimeError):
+    """The store cannot be read; the message says why and what to do."""
+
+
 def newest_failures(database: Database, limit: int = 100) -> list[j.JobSummary]:
     """Jobs with a verdict other than "none", the last that ended first."""
     query = (
@@ -42,7 +46,10 @@ def newest_failures(database: Database, limit: int = 100) -> list[j.JobSummary]:
 def current_verdicts(
     database: Database, job: str, cluster: str | None = None, any_cluster: bool = False
 ) -> list[j.StoredVerdict]:
-    """The newest verdict of each incarnation of ``job``, the last that ended first."""
+    """The newest verdict of each incarnation of ``job``, the last that ended first.
+
+    Raises `ReadError`.
+    """
     query = (
         sa.select(jobs.c.cluster, jobs.c.job, jobs.c.incarnation, verdicts)
         .join(
@@ -56,18 +63,25 @@ def current_verdicts(
     )
     if not any_cluster:
         query = query.where(jobs.c.cluster == (cluster or ""))
-    with database.reading() as connection:
-        return [
-            j.StoredVerdict(
-                cluster=row.cluster or None,
-                job=row.job,
-                incarnation=row.incarnation,
-                revision=row.revision,
-                created_at=row.created_at,
-                verdict=v.decode(row.body),
-            )
-            for row in connection.execute(query)
-        ]
+    try:
+        with database.reading() as connection:
+            rows = connection.execute(query).all()
+    except sa.exc.DBAPIError as error:
+        raise ReadError(
+            f"the store {database.engine.url.render_as_string(hide_password=True)} cannot be read: "
+            f"{error.orig}. Has the daemon run with this configuration, and may this user read it?"
+        ) from error
+    return [
+        j.StoredVerdict(
+            cluster=row.cluster or None,
+            job=row.job,
+            incarnation=row.incarnation,
+            revision=row.revision,
+            created_at=row.created_at,
+            verdict=v.decode(row.body),
+        )
+        for row in rows
+    ]
 
 
 def verdict_of(database: Database, job_key: int, revision: int) -> v.Verdict | None:

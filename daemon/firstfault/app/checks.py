@@ -1,0 +1,155 @@
+"""`firstfault check`: is this host set up? Each point with what was found and the remedy."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import requests
+import sqlalchemy as sa
+
+from firstfault.config import Config, ConfigError, webhook
+from firstfault.intake import spool
+from firstfault.slurm.facts import FactsError
+from firstfault.slurm.sacct import Sacct, find
+from firstfault.store.database import StoreError, open_store
+
+
+class Point(msgspec.Struct, frozen=True):
+    """One point: ``fine`` None means that it is switched off."""
+
+    name: str
+    fine: bool | None
+    said: str
+
+
+class _Wrong(Exception):
+    """What is wrong and the remedy, in one text."""
+
+
+def points(config: Config) -> Iterator[Point]:
+    """Checks one point after the other; nothing is posted, and nothing stays changed but the
+    store's schema, which is brought to this version."""
+    yield _point("user", lambda: _user(config))
+    yield _point("spool", lambda: _spool(config))
+    yield _point("store", lambda: _store(config))
+    yield _point("reports", lambda: _reports(config))
+    if config.slurm.source == "none":
+        yield Point("slurm", None, 'not asked (slurm.source = "none")')
+    else:
+        yield _point("slurm", lambda: _slurm(config))
+    if config.slack.webhook or config.slack.webhook_file:
+        yield _point("slack", lambda: _slack(config))
+    else:
+        yield Point("slack", None, "off (slack.webhook_file is not set)")
+
+
+def _point(name: str, check: Callable[[], str]) -> Point:
+    try:
+        return Point(name, True, check())
+    except _Wrong as error:
+        return Point(name, False, str(error))
+
+
+def _user(config: Config) -> str:
+    if os.geteuid() == 0 and not config.allow_root:
+        raise _Wrong(
+            "this is root, and the daemon does not run as root. Run the check as the daemon's "
+            "user (runuser -u firstfault -- firstfault check), or set allow_root = true."
+        )
+    return f"uid {os.geteuid()}"
+
+
+def _spool(config: Config) -> str:
+    folder = Path(config.spool.dir)
+    _writable(folder, "spool.dir", "install -d -o root -g firstfault -m 2770 {}")
+    try:
+        aside = sum(not p.name.endswith(".reason") for p in (folder / spool.QUARANTINE).iterdir())
+    except OSError:
+        aside = 0
+    note = f"; {aside} records in quarantine, each with a .reason" if aside else ""
+    return f"{folder} is writable, {len(spool.waiting(folder))} records wait{note}"
+
+
+def _store(config: Config) -> str:
+    try:
+        database = open_store(config.store.url)
+    except StoreError as error:
+        raise _Wrong(f"{error}") from error
+    try:
+        with database.writing() as connection:
+            connection.execute(sa.text("SELECT 1"))
+        return f"{database.engine.url.render_as_string(hide_password=True)} is open"
+    except sa.exc.SQLAlchemyError as error:
+        raise _Wrong(f"store.url: cannot write: {error}") from error
+    finally:
+        database.close()
+
+
+def _reports(config: Config) -> str:
+    folder = Path(config.report.dir)
+    _writable(folder, "report.dir", "install -d -o firstfault -g firstfault -m 0750 {}")
+    return f"{folder} is writable"
+
+
+def _slurm(config: Config) -> str:
+    path = find(config.slurm.sacct)
+    if path is None:
+        raise _Wrong(
+            "sacct is not on PATH. Install Slurm's client commands here, set slurm.sacct to its "
+            'path, or set slurm.source = "none".'
+        )
+    sacct = Sacct(path, config.slurm.timeout_s)
+    try:
+        fields = sacct.fields()
+        # A job that hardly exists: what matters is that accounting answers.
+        sacct.facts(["4294967294"])
+    except FactsError as error:
+        raise _Wrong(f"{error}") from error
+    return f"{path} answers ({len(fields)} fields)"
+
+
+def _slack(config: Config) -> str:
+    try:
+        url = webhook(config)
+    except ConfigError as error:
+        raise _Wrong(f"{error}") from error
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not re.fullmatch(r"/\S+", parts.path or ""):
+        raise _Wrong("the webhook is not an http(s) URL: copy it anew from Slack's app page.")
+    if config.slack.webhook_file:
+        mode = stat.S_IMODE(Path(config.slack.webhook_file).stat().st_mode)
+        if mode & 0o077 & ~0o040:
+            raise _Wrong(
+                f"slack.webhook_file {config.slack.webhook_file} has mode {mode:04o}: the URL is a "
+                f"secret. chmod 0600 it."
+            )
+    try:
+        # The webhook itself answers to posts only; its server must be reachable.
+        with requests.head(
+            f"{parts.scheme}://{parts.netloc}/", timeout=config.slack.timeout_s, stream=True
+        ) as response:
+            return f"{parts.hostname} answers ({response.status_code}); nothing was posted"
+    except requests.RequestException as error:
+        raise _Wrong(
+            f"{parts.hostname} cannot be reached ({type(error).__name__}). Check name resolution, "
+            f"the firewall, and HTTPS_PROXY in the daemon's environment."
+        ) from error
+
+
+def _writable(folder: Path, key: str, remedy: str) -> None:
+    if not folder.is_dir():
+        raise _Wrong(f"{key} {folder} is not there. Make it: {remedy.format(folder)}")
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".check-"):
+            pass
+    except OSError as error:
+        raise _Wrong(
+            f"{key} {folder} cannot be written: {error.strerror}. Mend it: {remedy.format(folder)}"
+        ) from error

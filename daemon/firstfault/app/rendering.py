@@ -1,0 +1,71 @@
+"""What goes out: the report's renderers, given what the store and the configuration know."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from urllib.parse import quote
+
+from firstfault.app.lifecycle import changes
+from firstfault.deliver.outcome import Sent
+from firstfault.model.jobs import Delivery, StoredVerdict
+from firstfault.report import html, slack, text
+
+# https://docs.slack.dev/reference/block-kit/blocks: blocks in a message, and text in a section.
+SLACK_BLOCKS = 50
+SLACK_TEXT = 3000
+
+
+def page(stored: StoredVerdict) -> str:
+    """The report as HTML."""
+    return html.render(
+        stored.verdict, generated_at=stored.created_at, revision=stored.revision, links=()
+    )
+
+
+def path(stored: StoredVerdict) -> str:
+    """Where the report stands among the pages; an absent cluster is "-"."""
+    return f"/jobs/{quote(stored.cluster or '-', safe='')}/{quote(stored.job, safe='')}"
+
+
+def slack_payload(public_url: str) -> Callable[[Delivery], dict[str, object]]:
+    """What makes a delivery's message; ``public_url`` "" gives messages without a link."""
+
+    def payload(delivery: Delivery) -> dict[str, object]:
+        url = public_url.rstrip("/") + path(delivery.current) if public_url else None
+        message = dict(
+            slack.render(
+                delivery.current.verdict,
+                report_url=url,
+                delivery_id=delivery.delivery_id,
+                revision=1 if delivery.previous is None else delivery.current.revision,
+            )
+        )
+        if delivery.previous is not None:
+            said = changes(delivery.previous, delivery.current.verdict)
+            revised = f"Revised: {'; '.join(said) or 'the details changed'}"[:SLACK_TEXT]
+            # plain_text: a host or rank out of a log cannot be markup.
+            block = {
+                "type": "section",
+                "text": {"type": "plain_text", "text": revised, "emoji": False},
+            }
+            message["blocks"] = [block, *message.get("blocks", [])][:SLACK_BLOCKS]
+            message["text"] = _inert(f"{revised}. ") + str(message.get("text", ""))
+        return message
+
+    return payload
+
+
+class Printed:
+    """The report as plain text on standard output, for the log."""
+
+    def send(self, delivery: Delivery) -> Sent:
+        """Prints once."""
+        sys.stdout.write(text.render(delivery.current.verdict) + "\n")
+        sys.stdout.flush()
+        return Sent()
+
+
+def _inert(said: str) -> str:
+    # The fallback text is mrkdwn: https://docs.slack.dev/messaging/formatting-message-text
+    return said.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,123 @@
+"""The daemon's commands: `serve`, `job` and `check`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from firstfault import config as configuration
+from firstfault.app import checks, journal, service
+from firstfault.app.rendering import page
+from firstfault.model import verdict as v
+from firstfault.report import text
+from firstfault.store import listing
+from firstfault.store.database import StoreError, connect
+
+_config = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The configuration (default: /etc/firstfault/firstfault.toml, else built-in defaults).",
+)
+
+
+@click.command()
+@_config
+@click.option(
+    "--once-idle",
+    is_flag=True,
+    hidden=True,
+    help="End when the spool is empty and everything is judged and delivered.",
+)
+def serve(config_file: Path | None, once_idle: bool) -> None:
+    """Run the daemon: take in evidence, judge, report."""
+    config = _load(config_file)
+    journal.start(config.log.level)
+    os.umask(0o027)
+    try:
+        service.run(config, once_idle=once_idle)
+    except (service.StartError, StoreError, configuration.ConfigError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+@click.command()
+@click.argument("job_id", metavar="JOBID")
+@_config
+@click.option("--cluster", help="The cluster, where several have a job of this number.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "html"]),
+    default="text",
+    show_default=True,
+    help="How the report is printed.",
+)
+def job(job_id: str, config_file: Path | None, cluster: str | None, form: str) -> None:
+    """Show the stored report of a job."""
+    config = _load(config_file)
+    try:
+        database = connect(config.store.url)
+        try:
+            found = listing.current_verdicts(database, job_id, cluster, any_cluster=cluster is None)
+        finally:
+            database.close()
+    except (StoreError, listing.ReadError) as error:
+        raise click.ClickException(str(error)) from error
+    if not found:
+        raise click.ClickException(
+            f"no verdict of job {job_id!r} is stored: it is not judged yet, its nodes sent no "
+            f"evidence, or it has been removed."
+        )
+    clusters = sorted({stored.cluster or "-" for stored in found})
+    if len(clusters) > 1:
+        raise click.ClickException(
+            f"job {job_id} is known on {', '.join(clusters)}: choose with --cluster."
+        )
+    newest = found[0]
+    if len(found) > 1:
+        click.echo(f"The job ended {len(found)} times; this is the last end.", err=True)
+    if form == "json":
+        click.echo(v.encode(newest.verdict).decode(), nl=False)
+    elif form == "html":
+        click.echo(page(newest), nl=False)
+    else:
+        color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        width = min(shutil.get_terminal_size().columns, 120) if sys.stdout.isatty() else 80
+        click.echo(text.render(newest.verdict, width=width, color=color), nl=False, color=color)
+
+
+@click.command()
+@_config
+def check(config_file: Path | None) -> None:
+    """Tell whether this host is set up: each point, each failure with its remedy."""
+    failed = False
+    try:
+        config = configuration.load(config_file)
+    except configuration.ConfigError as error:
+        click.echo(f"FAIL  config: {error}")
+        raise click.exceptions.Exit(1) from error
+    where = config_file or configuration.SYSTEM_FILE
+    said = str(where) if config_file or where.exists() else f"defaults ({where} is not there)"
+    click.echo(f"ok    config: {said}")
+    for point in checks.points(config):
+        mark = "off " if point.fine is None else "ok  " if point.fine else "FAIL"
+        click.echo(f"{mark}  {point.name}: {point.said}")
+        failed = failed or point.fine is False
+    if failed:
+        raise click.exceptions.Exit(1)
+
+
+def serve_main() -> None:
+    """The entry point of `firstfaultd`: the same as `firstfault serve`."""
+    serve(prog_name="firstfaultd")
+
+
+def _load(path: Path | None) -> configuration.Config:
+    try:
+        return configuration.load(path)
+    except configuration.ConfigError as error:
+        raise click.ClickException(str(error)) from error

@@ -1,0 +1,144 @@
+"""The pages: a list of failed jobs, their reports and verdicts. No script, nothing from outside."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
+from urllib.parse import quote
+
+import jinja2
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from firstfault.model import verdict as v
+from firstfault.model.jobs import JobSummary, StoredVerdict
+
+SHOWN = 100
+
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Failures(Protocol):
+    """Where the pages read; both may block."""
+
+    def newest(self, limit: int) -> Sequence[JobSummary]:
+        """The last failures, newest first."""
+
+    def verdicts(self, cluster: str | None, job: str) -> Sequence[StoredVerdict]:
+        """The newest verdict of each incarnation of a job, newest first."""
+
+
+class Hardened:
+    """Adds the security headers to every response, whoever made it."""
+
+    def __init__(self, app: ASGIApp, headers: Mapping[str, str]) -> None:
+        self.app = app
+        self.headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes the request on and completes the answer's headers."""
+
+        async def complete(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), *self.headers]
+            await send(message)
+
+        await self.app(scope, receive, complete)
+
+
+def application(
+    failures: Failures, render: Callable[[StoredVerdict], str], healthy: Callable[[], bool]
+) -> Starlette:
+    """The pages as an ASGI application. ``healthy`` False makes /healthz answer 503."""
+
+    async def jobs(_request: Request) -> Response:
+        rows = await run_in_threadpool(failures.newest, SHOWN)
+        return HTMLResponse(_template().render(jobs=[_shown(row) for row in rows]))
+
+    async def report(request: Request) -> Response:
+        stored = await _stored(failures, request)
+        if stored is None:
+            return _absent(request)
+        return HTMLResponse(await run_in_threadpool(render, stored))
+
+    async def verdict(request: Request) -> Response:
+        stored = await _stored(failures, request)
+        if stored is None:
+            return JSONResponse({"error": "no verdict of this job is stored"}, status_code=404)
+        return Response(v.encode(stored.verdict), media_type="application/json")
+
+    async def health(_request: Request) -> Response:
+        fine = await run_in_threadpool(healthy)
+        return PlainTextResponse("ok\n" if fine else "not working\n", 200 if fine else 503)
+
+    routes = [
+        _route("/", jobs),
+        _route("/jobs/{cluster}/{job}.json", verdict),
+        _route("/jobs/{cluster}/{job}", report),
+        _route("/healthz", health),
+    ]
+    return Starlette(routes=routes, middleware=[Middleware(Hardened, headers=_HEADERS)])
+
+
+def _route(path: str, handler: Callable[[Request], Awaitable[Response]]) -> Route:
+    return Route(path, handler, methods=["GET"])
+
+
+async def _stored(failures: Failures, request: Request) -> StoredVerdict | None:
+    cluster = request.path_params["cluster"]
+    found = await run_in_threadpool(
+        failures.verdicts, None if cluster == "-" else cluster, request.path_params["job"]
+    )
+    return found[0] if found else None
+
+
+def _absent(request: Request) -> Response:
+    return PlainTextResponse(
+        "No verdict of this job is stored: it is not judged yet, did not fail, or is not known.\n",
+        status_code=404,
+    )
+
+
+def _shown(row: JobSummary) -> dict[str, object]:
+    return {
+        "cluster": row.cluster,
+        "job": row.job,
+        "path": f"/jobs/{quote(row.cluster or '-', safe='')}/{quote(row.job, safe='')}",
+        "name": row.name,
+        "user": row.user,
+        "cause": row.cause,
+        "title": row.title,
+        "rank": row.rank,
+        "host": row.host,
+        "confidence": row.confidence,
+        "ended_at": row.ended_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "ended_shown": row.ended_at.strftime("%Y-%m-%d %H:%M:%S"),
+    }
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("firstfault.templates", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("jobs.html")

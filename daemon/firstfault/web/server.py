@@ -1,0 +1,59 @@
+"""Serving the pages with uvicorn, in a thread of the daemon."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+STOP_S = 2.0
+
+
+def listener(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Raises OSError."""
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(128)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def address(sock: socket.socket) -> str:
+    """The URL under which ``sock`` is reached."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextmanager
+def serving(application: ASGIApp, sock: socket.socket) -> Iterator[None]:
+    """Serves ``application`` on ``sock`` while the block runs; closes the socket after."""
+    config = uvicorn.Config(
+        application,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=int(STOP_S),
+        limit_concurrency=200,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(
+        target=server.run, kwargs={"sockets": [sock]}, name="web", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(STOP_S + 2.0)
+        sock.close()
