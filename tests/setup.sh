@@ -5,7 +5,7 @@ debian_packages="slurmctld slurmd slurmdbd slurm-client munge mariadb-server"
 browser_packages="chromium fonts-dejavu-core"
 
 say() {
-  printf '%s: %s\n' "${0##*/}" "$*" >&2
+  printf 'firstfault: %s\n' "$*" >&2
 }
 
 may_install() {

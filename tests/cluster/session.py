@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -14,14 +16,20 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from firstfault import demo
 from tests.cluster import jobs, processes, slurm_cluster
 from tests.cluster.jobs import Run
 from tests.cluster.scenarios import SCENARIOS
+from tests.fakes.slack import Message, SlackServer
 
 TOP = Path(__file__).resolve().parents[2]
 _PREFIX = "firstfault-cluster-"
 _JOB_DEADLINE_S = 420
+_VERDICT_DEADLINE_S = 60
+# no more than KillWait, ten seconds and a moment
+_SETTLE_S = 20
 
 
 @dataclass
@@ -34,6 +42,9 @@ class Session:
     ended: dict[str, str] = field(default_factory=dict)
     failure: BaseException | None = None
     done: threading.Event = field(default_factory=threading.Event)
+    slack: SlackServer = field(default_factory=SlackServer)
+    port: int = field(default_factory=demo.free_port)
+    _verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def spool(self) -> Path:
@@ -55,6 +66,69 @@ class Session:
             raise AssertionError(f"{name} ended {self.ended[name]}, not as it should:\n{tail}")
         return run
 
+    def verdict(self, name: str) -> dict[str, Any]:
+        """What the daemon stored of the job, once it knows how Slurm says that the job ended."""
+        if name not in self._verdicts:
+            run = self.finished(name)
+            until = time.monotonic() + _VERDICT_DEADLINE_S
+            while (found := self._stored(run)) is None or found["job"]["state"] is None:
+                if time.monotonic() > until:
+                    log = (self.base / "log/firstfault.log").read_text(errors="replace")
+                    raise TimeoutError(f"no final verdict on {name}: {found}\n{log[-3000:]}")
+                time.sleep(0.3)
+            self._verdicts[name] = found
+            if "FIRSTFAULT_KEEP_RUNS" in os.environ:
+                self._keep(run, Path(os.environ["FIRSTFAULT_KEEP_RUNS"]) / name)
+        return self._verdicts[name]
+
+    def messages(self, name: str) -> list[Message]:
+        """What was posted about the job so far, the first message first."""
+        job = self.runs[name].job
+        return [m for m in list(self.slack.messages) if job in json.dumps(m.payload)]
+
+    def message(self, name: str) -> dict[str, Any]:
+        """The newest message about the job; waits for the first."""
+        until = time.monotonic() + _VERDICT_DEADLINE_S
+        while not self.messages(name):
+            if time.monotonic() > until:
+                raise TimeoutError(f"nothing was posted about {name}: {self.slack.refused}")
+            time.sleep(0.1)
+        return self.messages(name)[-1].payload
+
+    def records(self, name: str) -> list[Path]:
+        """The job's evidence records, which the daemon keeps beside the spool when it has read them."""
+        job = self.runs[name].job
+        return sorted(p for p in self.spool.rglob("*.json*") if re.search(rf"\b{job}\b", p.name))
+
+    def page(self, name: str) -> Path:
+        """The report as a page."""
+        job = self.runs[name].job
+        pages = [p for p in (self.base / "reports").rglob("*.html") if job in str(p)]
+        return max(pages, key=lambda path: path.stat().st_mtime)
+
+    def accounting(self, name: str) -> str:
+        """What sacct says of the job."""
+        return slurm_cluster.ask(self.base, "sacct", "-P", "-j", self.runs[name].job)
+
+    def _stored(self, run: Run) -> dict[str, Any] | None:
+        config = str(self.base / "etc/firstfault.toml")
+        try:
+            text = demo.firstfault("job", run.job, "--format", "json", "--config", config)
+        except demo.DemoError:
+            return None
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def _keep(self, run: Run, into: Path) -> None:
+        name = run.scenario.name
+        jobs.keep(self.base, run, into, state=self.ended[name], hit=self.hit.get(name))
+        (into / "records").mkdir()
+        for path in self.records(name):
+            shutil.copy(path, into / "records")
+        (into / "verdict.json").write_text(json.dumps(self._verdicts[name], indent=1) + "\n")
+        posted = [message.payload for message in self.messages(name)]
+        (into / "slack.json").write_text(json.dumps(posted, indent=1) + "\n")
+
 
 @contextlib.contextmanager
 def running(names: Iterable[str]) -> Iterator[Session]:
@@ -67,9 +141,10 @@ def running(names: Iterable[str]) -> Iterator[Session]:
         processes.note(base / "owner", os.getpid())
         epilog = _install_epilog(session)
         slurm_cluster.start(base, epilog=epilog)
-        _submit(session, set(names))
-        watcher.start()
-        yield session
+        with session.slack, demo.serving(_configure(session), base / "log/firstfault.log"):
+            _submit(session, set(names))
+            watcher.start()
+            yield session
     finally:
         session.done.set()
         if watcher.is_alive():
@@ -124,6 +199,28 @@ def _install_epilog(session: Session) -> Path:
     )
     script.chmod(0o755)
     return script
+
+
+def _configure(session: Session) -> Path:
+    """The daemon's configuration: everything in the cluster's folder, Slack on loopback."""
+    base = session.base
+    # the daemon runs sacct without Debian's own paths and without the cluster's environment
+    sacct = base / "etc/sacct"
+    exported = "".join(f"export {k}='{v}'\n" for k, v in slurm_cluster.environment(base).items())
+    sacct.write_text(f'#!/bin/sh\n{exported}TZ=UTC exec sacct "$@"\n')
+    sacct.chmod(0o755)
+    config = base / "etc/firstfault.toml"
+    config.write_text(
+        "allow_root = true\n"
+        f'[spool]\ndir = "{session.spool}"\nkeep = true\n'
+        f'[store]\nurl = "sqlite:///{base}/firstfault.db"\n'
+        f'[slurm]\nsource = "sacct"\nsacct = "{sacct}"\n'
+        f"[judge]\nsettle_s = {_SETTLE_S}\n"
+        f'[report]\ndir = "{base}/reports"\n'
+        f'[slack]\nwebhook = "{session.slack.url}"\n'
+        f'[web]\nhost = "127.0.0.1"\nport = {session.port}\n'
+    )
+    return config
 
 
 def _submit(session: Session, names: set[str]) -> None:
