@@ -62,7 +62,7 @@ _FIELDS = frozenset(
 _JOB_ID = re.compile(
     r"(?P<job>[0-9]+(?:_(?:[0-9]+|\[[^\]]*\]))?(?:\+[0-9]+)?)(?:\.(?P<step>[A-Za-z0-9+_]+))?"
 )
-_CUSTOM = re.compile(r"(?i)(?P<first>JobID|JobIDRaw)(?P<delimiter>[^A-Za-z0-9].*?)(?=[A-Z])")
+_CUSTOM = re.compile(r"(?P<first>JobID|JobIDRaw)(?P<delimiter>[^A-Za-z0-9].*?)(?=[A-Z])")
 _RULE = re.compile(r"-+(?: +-+)+ *")
 
 Row = dict[str, str]

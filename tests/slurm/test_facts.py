@@ -1,0 +1,58 @@
+"""What an answer of Slurm is worth."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+
+from firstfault.model.slurm import JobFacts, StepFacts
+from firstfault.slurm.facts import ask_again_s, has_ended, incarnation, is_final
+
+END = dt.datetime(2026, 11, 30, 15, 56, 29, tzinfo=dt.UTC)
+
+
+def job(state: str | None, ended_at: dt.datetime | None = END, **more: object) -> JobFacts:
+    return JobFacts(id="12", state=state, ended_at=ended_at, **more)  # type: ignore[arg-type]
+
+
+def later(seconds: float) -> dt.datetime:
+    return END + dt.timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "COMPLETING", "PENDING", "SUSPENDED", None])
+def test_a_job_that_goes_on_has_not_failed_and_not_succeeded(state: str | None) -> None:
+    assert not has_ended(job(state))
+    assert incarnation([job(state)], END) is None
+
+
+def test_a_failed_job_without_an_end_is_not_final() -> None:
+    assert not has_ended(job("FAILED", None))
+
+
+def test_a_running_step_keeps_the_answer_open() -> None:
+    steps = (StepFacts(id="0", state="RUNNING"),)
+
+    assert has_ended(job("FAILED", steps=steps))
+    assert not is_final(job("FAILED", steps=steps))
+
+
+def test_the_incarnation_is_the_one_whose_end_the_epilogs_followed() -> None:
+    first, second = job("REQUEUED"), job("FAILED", later(400))
+
+    assert incarnation([first, second], later(3)) == first
+    assert incarnation([first, second], later(410)) == second
+    assert incarnation([second, first], later(410)) == second
+
+
+def test_an_end_long_before_or_after_is_another_incarnation() -> None:
+    assert incarnation([job("FAILED")], later(-3600)) is None
+    assert incarnation([job("FAILED")], later(3600)) is None
+
+
+def test_another_clusters_job_of_the_same_number_is_not_meant() -> None:
+    assert incarnation([job("FAILED", cluster="other")], END, "testcluster") is None
+
+
+def test_questions_become_rarer() -> None:
+    assert [ask_again_s(asked) for asked in (1, 2, 3, 4, 50)] == [5, 30, 120, 600, 600]

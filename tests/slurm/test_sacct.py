@@ -1,0 +1,125 @@
+"""Asking sacct: a program of its own stands in for it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from firstfault.slurm.command import run
+from firstfault.slurm.facts import FactsError
+from firstfault.slurm.sacct import Sacct, find
+
+# Answers as sacct does: offers the columns of 22.05, prints them with the delimiter it is given.
+SACCT = r"""#!/bin/sh
+if [ "$1" = --helpformat ]; then
+  echo "Account AllocCPUS Cluster DerivedExitCode End ExitCode JobID JobIDRaw JobName"
+  echo "NodeList Partition Reason Start State Submit Timelimit TimelimitRaw UID User WorkDir"
+  exit 0
+fi
+for argument in "$@"; do
+  case $argument in
+    --delimiter=*) d=${argument#--delimiter=} ;;
+    --format=*) printf '%s\n' "${argument#--format=}" | sed "s/,/$d/g" ;;
+    --jobs=*) jobs=${argument#--jobs=} ;;
+  esac
+done
+printf '%s\n' "$@" > "$0.arguments"
+env > "$0.environment"
+for job in $(echo "$jobs" | tr , ' '); do
+  [ "$job" = 99 ] && continue
+  printf "$job_$d" | sed "s/.*/$job$d$job$d/" | tr -d '\n'
+  printf "c1${d}alice${d}1001${d}ml${d}main${d}FAILED${d}1:0${d}1:0${d}n[1-2]${d}"
+  printf "2026-11-30T15:56:00${d}2026-11-30T15:56:07${d}2026-11-30T15:56:29${d}3${d}00:03:00${d}"
+  printf "None${d}/home/a${d}a|b\n8|8|COMPLETED\n"
+done
+"""
+
+
+def program(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "sacct"
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def test_one_question_brings_all_jobs(tmp_path: Path) -> None:
+    path = program(tmp_path, SACCT)
+
+    found = Sacct(path, 10).facts(["13", "12", "99", "12"])
+
+    assert sorted(found) == ["12", "13"]
+    (facts,) = found["12"]
+    assert (facts.state, facts.user, facts.uid, facts.cluster) == ("FAILED", "alice", 1001, "c1")
+    assert facts.name == "a|b\n8|8|COMPLETED"
+    arguments = Path(f"{path}.arguments").read_text().splitlines()
+    assert "--jobs=12,13,99" in arguments
+    assert "--duplicates" in arguments
+    assert "TZ=UTC" in Path(f"{path}.environment").read_text()
+
+
+def test_a_job_id_that_is_not_a_number_is_never_passed_on(tmp_path: Path) -> None:
+    with pytest.raises(FactsError, match="not a job id"):
+        Sacct(program(tmp_path, SACCT), 10).facts(["--help"])
+
+
+def test_a_failure_is_told_with_what_sacct_said(tmp_path: Path) -> None:
+    path = program(tmp_path, "#!/bin/sh\necho 'slurm_persist_conn_open: refused' >&2\nexit 1\n")
+
+    with pytest.raises(FactsError, match=r"status 1: slurm_persist_conn_open: refused"):
+        Sacct(path, 10).facts(["12"])
+
+
+def test_garbage_is_no_answer(tmp_path: Path) -> None:
+    path = program(tmp_path, "#!/bin/sh\nhead -c 1000 /dev/urandom\n")
+
+    with pytest.raises(FactsError, match="does not name JobID"):
+        Sacct(path, 10).facts(["12"])
+
+
+def test_a_missing_program_is_told_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(FactsError, match=r"Set slurm\.sacct"):
+        Sacct(tmp_path / "absent", 10).facts(["12"])
+
+
+def test_a_hanging_program_is_killed_with_its_children(tmp_path: Path) -> None:
+    path = program(tmp_path, f"#!/bin/sh\nsleep 100 &\necho $! > {tmp_path}/child\nsleep 100\n")
+    begun = time.monotonic()
+
+    with pytest.raises(FactsError, match=r"no end after 0\.5 s"):
+        Sacct(path, 0.5).facts(["12"])
+
+    assert time.monotonic() - begun < 5
+    child = int((tmp_path / "child").read_text())
+    for _ in range(100):
+        state = _state(child)
+        if state in (None, "Z"):
+            break
+        time.sleep(0.02)
+    assert state in (None, "Z")
+
+
+def test_endless_output_is_cut_off() -> None:
+    output = run(["/usr/bin/yes"], {}, 10, 100_000)
+
+    assert output.stopped == "more than 100000 bytes of output"
+    assert output.status is None
+
+
+def test_output_and_status_of_a_command_are_returned() -> None:
+    output = run(["/bin/sh", "-c", "echo out; echo err >&2; exit 3"], dict(os.environ), 10, 1000)
+
+    assert (output.status, output.stdout, output.stderr) == (3, b"out\n", b"err\n")
+
+
+def test_a_configured_path_is_taken_as_it_is() -> None:
+    assert find("/opt/slurm/bin/sacct") == Path("/opt/slurm/bin/sacct")
+
+
+def _state(pid: int) -> str | None:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return None
