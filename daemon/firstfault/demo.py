@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -30,7 +29,7 @@ RECORDED_HOME = "/home/alice/train"
 _NOBODY = 65534
 _COLLECT_DEADLINE_S = 60.0
 _VERDICT_DEADLINE_S = 60.0
-_START_DEADLINE_S = 30.0
+_JOB_DEADLINE_S = 30.0
 # Slurm's accounting is asked a moment after the first verdict, which is then revised.
 _FACTS_DEADLINE_S = 15.0
 
@@ -68,11 +67,6 @@ class Stage:
         """The collector's configuration."""
         return self.folder / "epilog.conf"
 
-    @property
-    def reports(self) -> Path:
-        """Where the daemon writes HTML."""
-        return self.folder / "reports"
-
 
 @click.command()
 @click.option(
@@ -103,7 +97,7 @@ def _play(stage: Stage, kept: Path) -> None:
         collect(stage)
         say("The daemon takes the records in and judges ...")
         verdict = await_verdict(stage.config, job)
-        show(stage.config, job, stage.reports, kept, verdict)
+        show(stage.config, job, kept, verdict)
         if sys.stdin.isatty() and sys.stdout.isatty():
             say(f"The page is served at http://127.0.0.1:{port}/ until Ctrl-C.")
             with contextlib.suppress(KeyboardInterrupt):
@@ -111,16 +105,12 @@ def _play(stage: Stage, kept: Path) -> None:
                     time.sleep(3600)
 
 
-def show(config: Path, job: str, reports: Path, kept: Path, verdict: dict[str, Any]) -> None:
+def show(config: Path, job: str, kept: Path, verdict: dict[str, Any]) -> None:
     """Prints the job's report and leaves the page and the verdict in the folder ``kept``."""
     kept.mkdir(parents=True, exist_ok=True)
-    report = firstfault("job", job, "--config", str(config), "--format", "text")
     click.echo()
-    click.echo(report.decode("utf-8", "replace"))
-    pages = sorted(reports.rglob("*.html"))
-    if not pages:
-        raise DemoError(f"the daemon wrote no report into {reports}")
-    shutil.copy(pages[-1], kept / "report.html")
+    click.echo(report(config, job, "text").decode("utf-8", "replace"))
+    (kept / "report.html").write_bytes(report(config, job, "html"))
     (kept / "verdict.json").write_text(json.dumps(verdict, indent=1) + "\n", "utf-8")
     say(f"The report as a page: {kept / 'report.html'}")
     say(f"The same for programs: {kept / 'verdict.json'}")
@@ -193,7 +183,7 @@ def write_config(stage: Stage, port: int) -> None:
         f'[spool]\ndir = "{stage.folder}/spool"\nscan_s = 0.5\n'
         f'[store]\nurl = "sqlite:///{stage.folder}/firstfault.db"\n'
         f'[slurm]\nsource = "sacct"\nsacct = "{sacct}"\n'
-        f'[report]\ndir = "{stage.reports}"\n'
+        f'[report]\ndir = "{stage.folder}/reports"\n'
         f'[web]\nhost = "127.0.0.1"\nport = {port}\n',
         "utf-8",
     )
@@ -219,7 +209,7 @@ def serving(config: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """
     with log.open("ab") as output:
         daemon = subprocess.Popen(  # noqa: S603 - this interpreter, an argv list
-            [sys.executable, "-I", "-c", _MAIN, "serve", "--config", str(config)],
+            [sys.executable, "-I", "-m", "firstfault", "serve", "--config", str(config)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -247,7 +237,7 @@ def await_verdict(config: Path, job: str) -> dict[str, Any]:
     verdict: dict[str, Any] | None = None
     while time.monotonic() < until:
         with contextlib.suppress(DemoError, ValueError):
-            found = firstfault("job", job, "--config", str(config), "--format", "json")
+            found = report(config, job, "json")
             if verdict is None:
                 until = min(until, time.monotonic() + _FACTS_DEADLINE_S)
             verdict = json.loads(found)
@@ -260,9 +250,10 @@ def await_verdict(config: Path, job: str) -> dict[str, Any]:
     return verdict
 
 
-def firstfault(*arguments: str) -> bytes:
-    """What the firstfault command prints. Raises DemoError with its own words."""
-    return _python(["-c", _MAIN, *arguments], _START_DEADLINE_S, f"firstfault {arguments[0]}")
+def report(config: Path, job: str, form: str) -> bytes:
+    """What `firstfault job` prints of the stored verdict. Raises DemoError with its own words."""
+    arguments = ["job", job, "--config", str(config), "--format", form]
+    return _python(["-m", "firstfault", *arguments], _JOB_DEADLINE_S, f"firstfault job {job}")
 
 
 def free_port() -> int:
@@ -275,9 +266,6 @@ def free_port() -> int:
 def say(text: str) -> None:
     """Progress, apart from the report: on standard error."""
     click.echo(text, err=True)
-
-
-_MAIN = "import sys; from firstfault.cli import main; sys.exit(main())"
 
 
 def _python(arguments: list[str], deadline_s: float, what: str) -> bytes:

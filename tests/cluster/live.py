@@ -42,7 +42,7 @@ def _play(kept: Path) -> None:
             when = "before" if waited < 0 else f"{waited:.1f} s after"
             demo.say(f"The owner's Slack message was there {when} Slurm's own word of the end.")
         config = cluster.base / "etc/firstfault.toml"
-        demo.show(config, run.job, cluster.base / "reports", kept, verdict)
+        demo.show(config, run.job, kept, verdict)
         if sys.stdin.isatty() and sys.stdout.isatty():
             demo.say(f"The page is served at http://127.0.0.1:{cluster.port}/ until Ctrl-C.")
             with contextlib.suppress(KeyboardInterrupt):

@@ -111,9 +111,8 @@ class Session:
         return slurm_cluster.ask(self.base, "sacct", "-P", "-j", self.runs[name].job)
 
     def _stored(self, run: Run) -> dict[str, Any] | None:
-        config = str(self.base / "etc/firstfault.toml")
         try:
-            text = demo.firstfault("job", run.job, "--format", "json", "--config", config)
+            text = demo.report(self.base / "etc/firstfault.toml", run.job, "json")
         except demo.DemoError:
             return None
         found: dict[str, Any] = json.loads(text)
