@@ -13,7 +13,8 @@ import msgspec
 import firstfault
 from firstfault.model import verdict as v
 from firstfault.report import wording as w
-from firstfault.report.outline import Limits, outline
+from firstfault.report.outline import outline
+from firstfault.report.sections import Limits
 
 LIMITS = Limits(items=25, quote=1000, phrase=500)
 _HREF = re.compile(r"(https?://|/(?!/)|\./|\?|#)[\x21-\x7e]*")

@@ -7,141 +7,27 @@ it as fits; none of them reads the verdict itself. So they cannot tell different
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from firstfault.model import verdict as v
 from firstfault.report import wording as w
+from firstfault.report.sections import (
+    Attempt,
+    CoverageLine,
+    Effect,
+    Event,
+    Fact,
+    Gap,
+    Limits,
+    Listing,
+    Outline,
+    Quote,
+    Reading,
+    Sureness,
+)
 
-T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 S = TypeVar("S")
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """How much a form shows: items of a list, characters of a quoted line and of a phrase."""
-
-    items: int
-    quote: int
-    phrase: int = 500
-
-
-class Listing(msgspec.Struct, Generic[T_co], frozen=True):
-    """The first items of a list, and how many were left out."""
-
-    items: tuple[T_co, ...] = ()
-    left_out: int = 0
-
-
-class Fact(msgspec.Struct, frozen=True):
-    """A label and its value."""
-
-    label: str
-    value: str
-
-
-class Quote(msgspec.Struct, frozen=True):
-    """A raw line, made visible; ``place`` says where it stands; ``number`` counts from 1."""
-
-    place: str
-    role: str
-    text: str
-    number: int | None = None
-
-
-class Event(msgspec.Struct, frozen=True):
-    """A step of the time line; ``kind`` is "cause", "consequence" or "context" whatever
-    ``role`` says; ``proof`` is the number of the quote that shows it."""
-
-    when: str
-    when_full: str
-    where: str
-    what: str
-    role: str
-    kind: str
-    proof: int | None
-
-
-class Effect(msgspec.Struct, frozen=True):
-    """Consequences of one kind: a sentence with the count, and one of the lines."""
-
-    sentence: str
-    example: Quote | None
-
-
-class Reading(msgspec.Struct, frozen=True):
-    """Another cause that was weighed, and what speaks against it."""
-
-    cause: str
-    confidence: str
-    against: str
-
-
-class Gap(msgspec.Struct, frozen=True):
-    """Evidence that was not there."""
-
-    what: str
-    why: str
-    how: str
-
-
-class Attempt(msgspec.Struct, frozen=True):
-    """One run of the job: "step 0, attempt 1" and how it ended."""
-
-    name: str
-    outcome: str
-    ok: bool
-
-
-class CoverageLine(msgspec.Struct, frozen=True):
-    """What was read of which hosts and ranks."""
-
-    who: str
-    kernel: str
-    logs: str
-    note: str
-
-
-class Outline(msgspec.Struct, frozen=True):
-    """All that a report says.
-
-    ``tone`` is "failure", "unknown" or "success"; the marks are one of the four words of
-    confidence, whatever the verdict says: these three alone may name a style.
-    """
-
-    tone: str
-    headline: str
-    cause_id: str
-    confidence: str
-    confidence_means: str
-    confidence_mark: str
-    where: str
-    where_confidence: str | None
-    where_mark: str
-    who_acts: str
-    job: str
-    job_facts: tuple[Fact, ...]
-    where_facts: tuple[Fact, ...]
-    exception: tuple[Fact, ...]
-    also: str | None
-    candidates: str | None
-    proof: Quote | None
-    evidence: Listing[Quote]
-    do: Listing[str]
-    commands: Listing[str]
-    verify: Listing[str]
-    prevent: Listing[str]
-    effects_sentence: str | None
-    effects: Listing[Effect]
-    events: Listing[Event]
-    alternatives: Listing[Reading]
-    unexplained: Listing[Quote]
-    missing: Listing[Gap]
-    attempts: Listing[Attempt]
-    coverage: Listing[CoverageLine]
-    notes: Listing[str]
-    fingerprint: str | None
 
 
 def outline(verdict: v.Verdict, limits: Limits) -> Outline:
@@ -154,12 +40,9 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
         tone=_tone(verdict.cause),
         headline=_headline(verdict.cause, phrase),
         cause_id=w.clean(verdict.cause.id, 100),
-        confidence=w.clean(verdict.cause.confidence, 40),
-        confidence_means=w.CONFIDENCE.get(verdict.cause.confidence, ""),
-        confidence_mark=_mark(verdict.cause.confidence),
+        sure=_sure("verdict" if verdict.cause.id == "none" else "cause", verdict.cause.confidence),
         where=_where(verdict),
-        where_confidence=_where_confidence(verdict),
-        where_mark=_mark(verdict.initiator.confidence),
+        where_sure=_where_sure(verdict.initiator),
         who_acts=w.WHO_ACTS.get(verdict.cause.domain, w.WHO_ACTS["either"]),
         job=_job(verdict.job),
         job_facts=_job_facts(verdict.job),
@@ -167,6 +50,7 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
         exception=_exception(verdict.exception, phrase),
         also=_members(verdict.initiator.also),
         candidates=_candidates(verdict.initiator),
+        proof_title=f"What {'proves' if verdict.cause.confidence == v.CONFIRMED else 'points to'} it",
         proof=quotes[0] if quotes else None,
         evidence=Listing(tuple(quotes), max(0, len(verdict.evidence) - limits.items)),
         do=_phrases(remedy.do, limits),
@@ -214,8 +98,12 @@ def _tone(cause: v.Cause) -> str:
     return {"none": "success", "unknown": "unknown"}.get(cause.id, "failure")
 
 
-def _mark(confidence: str) -> str:
-    return confidence if confidence in w.CONFIDENCE else "unknown"
+def _sure(of: str, confidence: str) -> Sureness:
+    return Sureness(
+        label=f"{of} {w.clean(confidence, 40)}",
+        means=w.CONFIDENCE.get(confidence, ""),
+        mark=confidence if confidence in w.CONFIDENCE else "unknown",
+    )
 
 
 def _headline(cause: v.Cause, limit: int) -> str:
@@ -226,6 +114,8 @@ def _where(verdict: v.Verdict) -> str:
     """Who failed first, in a few words; says why nobody is named where nobody is."""
     first = verdict.initiator
     named = w.place(first.rank, first.host)
+    if named is not None and first.also:
+        return f"{named} and {w.count(len(first.also), 'other')} that failed the same way"
     if named is not None:
         return named
     if first.candidates:
@@ -237,11 +127,13 @@ def _where(verdict: v.Verdict) -> str:
     return "not known which rank or host"
 
 
-def _where_confidence(verdict: v.Verdict) -> str | None:
-    first = verdict.initiator
-    if first.rank is None and first.host is None and not first.candidates:
-        return None
-    return w.clean(first.confidence, 40)
+def _where_sure(first: v.Initiator) -> Sureness | None:
+    if first.rank is not None and first.host is None:
+        return _sure("rank", first.confidence)
+    if first.rank is None and first.host is not None:
+        return _sure("host", first.confidence)
+    named = first.rank is not None or first.candidates
+    return _sure("rank and host", first.confidence) if named else None
 
 
 def _candidates(first: v.Initiator) -> str | None:
@@ -284,7 +176,7 @@ def _facts(*pairs: tuple[str, object]) -> tuple[Fact, ...]:
 
 def _job_facts(job: v.Job) -> tuple[Fact, ...]:
     return _facts(
-        ("Job", job.id),
+        ("Id", job.id),
         ("Array task", job.array_task),
         ("Name", job.name),
         ("Owner", job.user),
@@ -300,7 +192,7 @@ def _where_facts(first: v.Initiator) -> tuple[Fact, ...]:
         ("Rank", first.rank),
         ("Host", first.host),
         ("Local rank", first.local_rank),
-        ("Process", first.pid),
+        ("Process id", first.pid),
         ("GPU", first.gpu),
         ("Step", first.step),
         ("Task", first.task),

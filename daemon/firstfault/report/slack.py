@@ -14,7 +14,8 @@ from typing import Any
 
 from firstfault.model import verdict as v
 from firstfault.report import wording as w
-from firstfault.report.outline import Fact, Limits, Listing, Outline, outline
+from firstfault.report.outline import outline
+from firstfault.report.sections import Fact, Limits, Listing, Outline
 
 LIMITS = Limits(items=3, quote=800, phrase=300)
 _HEADER_LIMIT = 150
@@ -56,11 +57,7 @@ def render(
 
 
 def _answer(said: Outline, revision: int) -> list[Json]:
-    words = [_bold(w.cut(said.where, 400))]
-    if said.confidence != "unknown":
-        words.append(_text(f" · cause {said.confidence}"))
-    if said.where_confidence is not None:
-        words.append(_text(f" · place {said.where_confidence}"))
+    words = [_bold(w.cut(said.where, 400)), *(_text(f" · {sure}") for sure in said.sureness)]
     if revision > 1:
         words.append(_text(f" · revision {revision} of this report"))
     if said.also is not None:
@@ -87,7 +84,7 @@ def _proof(said: Outline) -> list[Json]:
         lines = "\n".join(f"{fact.label}: {fact.value}" for fact in said.exception)
         elements += [_label("Exception"), _preformatted(lines)]
     if said.proof is not None:
-        elements += [_label("What proves it", said.proof.place), _preformatted(said.proof.text)]
+        elements += [_label(said.proof_title, said.proof.place), _preformatted(said.proof.text)]
     return elements
 
 

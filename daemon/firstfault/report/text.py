@@ -13,7 +13,8 @@ from rich.cells import cell_len, set_cell_size
 
 from firstfault.model import verdict as v
 from firstfault.report import wording as w
-from firstfault.report.outline import Fact, Limits, Listing, Outline, Quote, outline
+from firstfault.report.outline import outline
+from firstfault.report.sections import Fact, Limits, Listing, Outline, Quote
 
 LIMITS = Limits(items=10, quote=1000, phrase=500)
 _LEAST_WIDTH = 40
@@ -45,10 +46,7 @@ def _painted(text: str, style: str) -> str:
 
 def _answer(said: Outline, width: int) -> Iterator[Line]:
     yield from _wrapped(said.headline, width, style=_TONE[said.tone])
-    sure = "" if said.confidence == "unknown" else f" · cause {said.confidence}"
-    if said.where_confidence is not None:
-        sure += f" · place {said.where_confidence}"
-    yield from _wrapped(f"{said.where}{sure}", width, style=_BOLD)
+    yield from _wrapped(" · ".join((said.where, *said.sureness)), width, style=_BOLD)
     if said.proof is not None:
         yield _fit(said.proof.text, width), _PLAIN
         yield from _wrapped(f"({said.proof.place})", width, style=_FAINT)
@@ -81,7 +79,7 @@ def _foot(said: Outline, width: int) -> Iterator[Line]:
     runs = tuple(f"{run.name}: {run.outcome}" for run in said.attempts.items)
     yield from _items("Runs", Listing(runs, said.attempts.left_out), width, "- ")
     read = tuple(
-        f"{row.who}: kernel log {row.kernel}, job logs {row.logs}"
+        f"{row.who}: kernel log: {row.kernel}, job logs: {row.logs}"
         + (f" ({row.note})" if row.note else "")
         for row in said.coverage.items
     )

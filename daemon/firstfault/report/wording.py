@@ -130,11 +130,8 @@ def clock(earliest: dt.datetime | None, latest: dt.datetime | None, dated: bool 
 
 
 def _digits(at: dt.datetime) -> str:
-    utc = at.astimezone(dt.UTC)
-    text = utc.strftime("%Y-%m-%d %H:%M:%S")
-    if utc.microsecond % 1000:
-        return f"{text}.{utc.microsecond:06d}"
-    return f"{text}.{utc.microsecond // 1000:03d}" if utc.microsecond else text
+    text = at.astimezone(dt.UTC).isoformat(sep=" ", timespec="microseconds")[:26]
+    return text.removesuffix("000").removesuffix(".000")
 
 
 def ranges(values: Iterable[int]) -> str:
