@@ -121,7 +121,7 @@ def _kernel(
 def _job_files(
     entry: Entry, job: Job, settings: Settings, started_at_s: float
 ) -> Tuple[List[File], List[Coverage], List[str]]:
-    notes = []  # type: List[str]
+    notes: List[str] = []
     who = None
     uid = os.geteuid()
     if uid != 0:
@@ -182,14 +182,14 @@ def plan_of(
         ended_at_s=job.ended_at_s,
         outputs=tuple(outputs),
         rank_logs=tuple(patterns.site_glob(glob, here) for glob in settings.rank_logs),
-        anchors=anchors.compiled(),
+        anchors=anchors.read(),
         seconds=max(1.0, settings.read_deadline_s - MARGIN_S),
     )
 
 
 def files_of(frames: Tuple[Dict[str, Any], ...]) -> Tuple[List[File], List[Coverage]]:
     """The files and coverage that the reading child sent; what is malformed is left out."""
-    files = []  # type: List[File]
+    files: List[File] = []
     coverage = []
     damaged = max(0, len(frames) - FRAMES_MAX)
     for frame in frames[:FRAMES_MAX]:

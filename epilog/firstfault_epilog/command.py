@@ -5,7 +5,7 @@ import select
 import signal
 import subprocess
 import time
-from typing import NamedTuple, Optional, Sequence
+from typing import List, NamedTuple, Optional, Sequence
 
 
 class Output(NamedTuple):
@@ -51,7 +51,7 @@ def _read(handle: int, deadline_s: float, byte_cap: int) -> Output:
     stop_at = time.monotonic() + deadline_s
     poll = select.poll()
     poll.register(handle, select.POLLIN)
-    parts = []  # type: List[bytes]
+    parts: List[bytes] = []
     size = 0
     while size < byte_cap:
         left = stop_at - time.monotonic()

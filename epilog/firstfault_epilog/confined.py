@@ -191,7 +191,7 @@ def _write(handle: int, data: bytes) -> None:
 
 
 def _receive(receiver: int, stop_at: float, deadline_s: float) -> Tuple[bytes, Optional[str]]:
-    parts = []  # type: List[bytes]
+    parts: List[bytes] = []
     size = 0
     poll = select.poll()
     poll.register(receiver, select.POLLIN)
@@ -228,7 +228,7 @@ def _end(child: int) -> Optional[str]:
 
 
 def _frames(data: bytes) -> Tuple[Tuple[Dict[str, Any], ...], Optional[str]]:
-    frames = []  # type: List[Dict[str, Any]]
+    frames: List[Dict[str, Any]] = []
     at = 0
     while at < len(data):
         if len(data) - at < 4:

@@ -3,14 +3,14 @@
 Chunked: a line of 100 MB takes no more memory than any other.
 """
 
-import collections
+import bisect
 import os
-import re
-import time
-from typing import List, NamedTuple, Optional, Pattern, Tuple
+import sys
+from typing import List, NamedTuple, Optional, Tuple
 
-from firstfault_epilog.anchors import STACK_HEADS
+from firstfault_epilog.anchors import STACK_HEADS, Anchors
 from firstfault_epilog.record import Excerpt
+from firstfault_epilog.search import Found, Hit, search
 
 WHOLE_MAX = 64 << 10
 HEAD = 8 << 10
@@ -23,8 +23,6 @@ STACK_LINES = 200
 WINDOW_MAX = 24 << 10
 # How far back a window may look for the start of its first line.
 BACK_MAX = 4 << 10
-KIND_MAX = 12
-KINDS_MAX = 400
 
 
 class Cut(NamedTuple):
@@ -35,19 +33,7 @@ class Cut(NamedTuple):
     note: Optional[str]
 
 
-class _Hit(NamedTuple):
-    offset: int
-    stack: bool
-
-
-class _Found(NamedTuple):
-    first: List[_Hit]
-    last: List[_Hit]
-    newlines: List[Tuple[int, int]]  # (offset of a chunk, newlines before it)
-    searched_to: int
-
-
-def cut(handle: int, size: int, budget: int, anchors: Pattern[bytes], stop_at: float) -> Cut:
+def cut(handle: int, size: int, budget: int, anchors: Anchors, stop_at: float) -> Cut:
     """The parts of the open file ``handle`` (of ``size`` bytes), together about ``budget`` bytes.
 
     A file of 64 KiB or less is taken whole where the budget allows it. ``stop_at`` is the time
@@ -60,11 +46,11 @@ def cut(handle: int, size: int, budget: int, anchors: Pattern[bytes], stop_at: f
         note = None if whole else f"it shrank from {size} to {len(data)} bytes while it was read"
         return Cut(whole, (Excerpt(0, 1, data),) if data else (), note)
     head, tail = (HEAD, TAIL) if budget >= 2 * (HEAD + TAIL) else (budget // 6, budget // 3)
-    found = _search(handle, size, anchors, stop_at)
+    found = search(handle, size, anchors, stop_at)
     windows = [(0, head), (size - tail, size)]
     room = budget - head - tail
     # The first occurrences tell the cause more often than the last ones.
-    for hits, share in ((found.first, 0.65), (list(reversed(found.last)), 1.0)):
+    for hits, share in ((found.first, 0.65), (tuple(reversed(found.last)), 1.0)):
         limit = budget - head - tail - int((budget - head - tail) * share)
         for hit in hits:
             if room <= limit:
@@ -73,10 +59,7 @@ def cut(handle: int, size: int, budget: int, anchors: Pattern[bytes], stop_at: f
             room -= _new_bytes(windows, window)
             windows.append(window)
     excerpts = tuple(_excerpt(handle, w, found) for w in _merged(handle, size, windows))
-    note = None
-    if found.searched_to < size:
-        note = f"only {found.searched_to} of {size} bytes were searched: time ran out"
-    return Cut(False, tuple(e for e in excerpts if e.data), note)
+    return Cut(False, tuple(e for e in excerpts if e.data), found.note)
 
 
 def _read(handle: int, offset: int, count: int) -> bytes:
@@ -91,52 +74,21 @@ def _read(handle: int, offset: int, count: int) -> bytes:
     return b"".join(parts)
 
 
-def _search(handle: int, size: int, anchors: Pattern[bytes], stop_at: float) -> _Found:
-    first = []  # type: List[_Hit]
-    last = collections.deque(maxlen=64)  # type: collections.deque[_Hit]
-    kinds = collections.Counter()  # type: collections.Counter[bytes]
-    newlines = []
-    offset = count = 0
-    carry = b""
-    while offset < size and time.monotonic() < stop_at:
-        chunk = _read(handle, offset, min(CHUNK, size - offset))
-        if not chunk:
-            break
-        newlines.append((offset, count))
-        count += chunk.count(b"\n")
-        # An anchor may stand across two chunks.
-        block, start = carry + chunk, offset - len(carry)
-        for match in anchors.finditer(block):
-            if match.end() <= len(carry):
-                continue
-            kind = re.sub(rb"[0-9]+", b"#", match.group()[:80])
-            if kind not in kinds and len(kinds) >= KINDS_MAX:
-                continue
-            kinds[kind] += 1
-            hit = _Hit(start + match.start(), match.group().startswith(STACK_HEADS))
-            if kinds[kind] <= KIND_MAX:
-                first.append(hit)
-            else:
-                last.append(hit)
-        carry = chunk[-128:]
-        offset += len(chunk)
-    return _Found(first, list(last), newlines, offset)
-
-
-def _window(handle: int, size: int, hit: _Hit, room: int) -> Tuple[int, int]:
+def _window(handle: int, size: int, hit: Hit, room: int) -> Tuple[int, int]:
     start = max(0, hit.offset - BACK_MAX)
     before = _read(handle, start, hit.offset - start).split(b"\n")
     kept = before[-(LINES_BEFORE + 1) :]
     begin = hit.offset - len(b"\n".join(kept))
     after = _read(handle, hit.offset, room)
     end = at = 0
-    for _ in range(STACK_LINES if hit.stack else LINES_AFTER):
+    stack = hit.text.startswith(STACK_HEADS)
+    for _ in range(STACK_LINES if stack else LINES_AFTER):
         at = after.find(b"\n", end)
         if at < 0:
             end = len(after)
             break
         end = at + 1
-        if hit.stack and _stack_ends(after, end):
+        if stack and _stack_ends(after, end):
             break
     return begin, min(size, hit.offset + end)
 
@@ -162,7 +114,7 @@ def _new_bytes(windows: List[Tuple[int, int]], window: Tuple[int, int]) -> int:
 
 # Ordered, not overlapping, each from the start of a line.
 def _merged(handle: int, size: int, windows: List[Tuple[int, int]]) -> List[Tuple[int, int]]:
-    result = []  # type: List[Tuple[int, int]]
+    result: List[Tuple[int, int]] = []
     for begin, end in sorted(windows):
         aligned = _line_start(handle, begin, end)
         stop = min(size, _line_end(handle, end, size))
@@ -192,14 +144,12 @@ def _line_end(handle: int, end: int, size: int) -> int:
     return end + newline + 1 if newline >= 0 else end
 
 
-def _excerpt(handle: int, window: Tuple[int, int], found: _Found) -> Excerpt:
+def _excerpt(handle: int, window: Tuple[int, int], found: Found) -> Excerpt:
     begin, end = window
     data = _read(handle, begin, end - begin)
     line = None
-    if begin <= found.searched_to:
-        line = 1
-        for offset, count in reversed(found.newlines):
-            if offset <= begin:
-                line = 1 + count + _read(handle, offset, begin - offset).count(b"\n")
-                break
+    index = bisect.bisect_right(found.newlines, (begin, sys.maxsize)) - 1
+    if index >= 0 and begin - found.newlines[index][0] <= CHUNK:
+        offset, before = found.newlines[index]
+        line = 1 + before + _read(handle, offset, begin - offset).count(b"\n")
     return Excerpt(begin, line, data)

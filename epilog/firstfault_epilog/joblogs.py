@@ -10,9 +10,10 @@ import os
 import re
 import stat
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Pattern, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from firstfault_epilog import excerpts
+from firstfault_epilog.anchors import Anchors
 from firstfault_epilog.patterns import Path
 
 Send = Callable[[Dict[str, Any]], None]
@@ -46,7 +47,7 @@ class Plan(NamedTuple):
     ended_at_s: float
     outputs: Tuple[Tuple[str, Tuple[Path, ...]], ...]
     rank_logs: Tuple[Path, ...]
-    anchors: Pattern[bytes]
+    anchors: Anchors
     seconds: float
 
 
@@ -54,8 +55,8 @@ class _Budget:
     # Bytes left for excerpts, shared out among the files still to come.
     def __init__(self) -> None:
         self.left = BUDGET
-        self.taken = set()  # type: set[Tuple[int, int]]
-        self.mentions = []  # type: List[str]
+        self.taken: Set[Tuple[int, int]] = set()
+        self.mentions: List[str] = []
 
     def share(self, files: int) -> int:
         return max(4 << 10, min(FILE_BUDGET, self.left // max(1, files)))
@@ -223,7 +224,7 @@ def _rank_files(folder: str, send: Send) -> List[Tuple[str, str]]:
 def _existing(place: Path, send: Send) -> Iterator[str]:
     found = ["/"]
     for part in place.parts:
-        following = []  # type: List[str]
+        following: List[str] = []
         for folder in found:
             if isinstance(part, str):
                 following.append(os.path.join(folder, part))

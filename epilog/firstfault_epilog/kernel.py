@@ -64,7 +64,7 @@ def read(path: str) -> Log:
 
 def parse(data: bytes) -> Tuple[Line, ...]:
     """The records in ``data``, in the format of /dev/kmsg; lines of no record are left out."""
-    result = []  # type: List[Line]
+    result: List[Line] = []
     offset = 0
     for number, raw in enumerate(re.findall(rb"[^\n]*\n|[^\n]+", data), 1):
         match = _HEAD.match(raw)
@@ -106,7 +106,7 @@ def _device(path: str) -> Tuple[bytes, int]:
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
         is_file = stat.S_ISREG(os.fstat(handle).st_mode)
-        parts = []  # type: List[bytes]
+        parts: List[bytes] = []
         size = lost = 0
         while size < BYTES_MAX:
             try:

@@ -89,7 +89,7 @@ def in_window(
 def select(lines: Sequence[Line]) -> Selection:
     """The lines of ``lines`` that tell of a fault, with what belongs to them."""
     blocks = _blocks(lines)
-    kept = set()  # type: Set[int]
+    kept: Set[int] = set()
     room = BYTES_MAX
     dropped = 0
     # From the front until half is used, then from the back: the first fault and the last.
@@ -132,7 +132,7 @@ def _blocks(lines: Sequence[Line]) -> List[List[int]]:
 def _oom_end(lines: Sequence[Line], start: int) -> int:
     for index in range(start, min(len(lines), start + BLOCK_LINES_MAX)):
         if _OOM_END.search(lines[index].text):
-            return min(len(lines), index + 2)
+            return index + 1
         if index > start and _OOM_START.search(lines[index].text):
             return index
     return min(len(lines), start + BLOCK_HEAD_LINES)
@@ -146,7 +146,7 @@ def _shortened(lines: Sequence[Line], block: List[int]) -> List[int]:
 
 # Lines that stand one after another become one excerpt.
 def _excerpts(lines: Sequence[Line], kept: Set[int]) -> Tuple[Excerpt, ...]:
-    result = []  # type: List[Excerpt]
+    result: List[Excerpt] = []
     for index in sorted(kept):
         line = lines[index]
         if result and result[-1].offset + len(result[-1].data) == line.offset:

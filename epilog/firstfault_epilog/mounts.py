@@ -21,7 +21,7 @@ def is_shared(device: int) -> Optional[bool]:
 
 
 def _kinds() -> Dict[str, str]:
-    result = {}  # type: Dict[str, str]
+    result: Dict[str, str] = {}
     try:
         with open(MOUNTINFO, "rb") as file:
             lines = file.read(4 << 20).decode("utf-8", "replace").split("\n")

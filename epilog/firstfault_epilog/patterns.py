@@ -40,7 +40,7 @@ def slurm_output(pattern: str, work_dir: Optional[str], known: Dict[str, str]) -
     ``known`` holds the values of the specifiers (without ``%``) that the node knows. A relative
     pattern is in ``work_dir``. A backslash anywhere turns expansion off and is itself dropped.
     """
-    parts = []  # type: List[Part]
+    parts: List[Part] = []
     if not pattern.startswith("/"):
         if not work_dir or not work_dir.startswith("/"):
             return None
@@ -54,7 +54,7 @@ def slurm_output(pattern: str, work_dir: Optional[str], known: Dict[str, str]) -
 
 def site_glob(pattern: str, known: Dict[str, str]) -> Path:
     """The folders that a glob of the configuration names; % specifiers as in ``known``."""
-    parts = []  # type: List[Part]
+    parts: List[Part] = []
     for name in pattern.split("/"):
         if not name:
             continue

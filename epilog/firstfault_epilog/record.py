@@ -221,7 +221,7 @@ def _file(file: File) -> Dict[str, Any]:
 
 
 def _excerpt(excerpt: Excerpt) -> Dict[str, Any]:
-    head = {"offset": excerpt.offset, "line": excerpt.line}  # type: Dict[str, Any]
+    head: Dict[str, Any] = {"offset": excerpt.offset, "line": excerpt.line}
     encoded = base64.b64encode(excerpt.data).decode("ascii")
     try:
         text = excerpt.data.decode("utf-8")

@@ -64,7 +64,7 @@ def read(path: str) -> Tuple[Settings, List[str]]:
 
 def parse(text: str) -> Tuple[Dict[str, str], List[str]]:
     """The KEY=VALUE lines of ``text`` and what is wrong with them. The last of a key counts."""
-    values = {}  # type: Dict[str, str]
+    values: Dict[str, str] = {}
     faults = []
     ended = False
     for number, line in enumerate(text.split("\n"), 1):
@@ -86,7 +86,7 @@ def parse(text: str) -> Tuple[Dict[str, str], List[str]]:
 
 def of(values: Dict[str, str]) -> Tuple[Settings, List[str]]:
     """The settings that ``values`` (as from `parse`) give, and what is wrong with them."""
-    faults = []  # type: List[str]
+    faults: List[str] = []
     default = Settings()
 
     def path(key: str, fallback: str) -> str:

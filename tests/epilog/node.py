@@ -1,0 +1,117 @@
+"""What a test needs of one compute node."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from firstfault.model import evidence
+
+SETTINGS = {"FIRSTFAULT_START": "systemd", "FIRSTFAULT_PYTHON": sys.executable}
+
+
+class Node:
+    """A folder with a queue, a spool and an epilog.conf; its Epilog and its collector."""
+
+    def __init__(self, folder: Path, pyz: Path, stub: Path) -> None:
+        self.folder = folder
+        self.pyz = pyz
+        self.stub = stub
+        self.conf = folder / "epilog.conf"
+        self.queue = folder / "queue"
+        self.spool = folder / "spool"
+        self.kmsg = folder / "kmsg"
+
+    def configure(self, **changes: str) -> None:
+        """Writes epilog.conf; an empty file stands in for the kernel log unless told otherwise."""
+        self.kmsg.touch()
+        values = {
+            "FIRSTFAULT_QUEUE": str(self.queue),
+            "FIRSTFAULT_PYZ": str(self.pyz),
+            **SETTINGS,
+        }
+        rest = {
+            "FIRSTFAULT_SPOOL": str(self.spool),
+            "FIRSTFAULT_KERNEL_LOG": str(self.kmsg),
+            "FIRSTFAULT_KERNEL_OFFSET_S": "1796052555.949805",
+            "FIRSTFAULT_BOOT_ID": "6f2d0a60-0000-4000-8000-000000000001",
+            "FIRSTFAULT_RANK_LOGS": f"{self.folder}/ranks/*_*",
+            "FIRSTFAULT_ALLOW_ROOT_JOBS": "1",
+        }
+        for key, value in changes.items():
+            (values if key in values else rest)[key] = value
+        lines = [f"{key}={value}" for key, value in values.items()]
+        lines += ["# ---", *(f"{key}={value}" for key, value in rest.items())]
+        self.conf.write_text("\n".join(lines) + "\n")
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        """What slurmd 22.05 sets for the Epilog of a job that failed."""
+        variables = {
+            "SLURMD_NODENAME": "n3",
+            "SLURM_CLUSTER_NAME": "testcluster",
+            "SLURM_JOB_ID": "12",
+            "SLURM_JOB_UID": str(os.geteuid()),
+            "SLURM_JOB_GID": str(os.getegid()),
+            "SLURM_JOB_WORK_DIR": str(self.folder),
+            "SLURM_JOB_EXIT_CODE": "256",
+            "SLURM_NODELIST": "n[1-4]",
+        }
+        variables.update(changes)
+        return variables
+
+    def end_job(self, shell: tuple[str, ...] = ("/bin/sh",), **changes: str) -> int:
+        """Runs the Epilog as slurmd does: no PATH, no HOME, no terminal. Its exit status."""
+        variables = self.environment(**changes)
+        variables["FIRSTFAULT_CONF"] = str(self.conf)
+        return subprocess.run(
+            [*shell, str(self.stub)], env=variables, stdin=subprocess.DEVNULL, timeout=30
+        ).returncode
+
+    def command(self, name: str = "collect") -> list[str]:
+        """The collector's command line."""
+        return [sys.executable, "-I", str(self.pyz), name, "--config", str(self.conf)]
+
+    def collect(self) -> subprocess.CompletedProcess[str]:
+        """Runs the collector once."""
+        return subprocess.run(
+            self.command(), env={}, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    def raw_records(self) -> list[bytes]:
+        """The records in the spool, as JSON, in the order of their names."""
+        return [gzip.decompress(path.read_bytes()) for path in sorted(self.spool.glob("*.json.gz"))]
+
+    def records(self) -> list[evidence.EvidenceRecord]:
+        """The records in the spool, as the daemon reads them."""
+        return [evidence.decode(data) for data in self.raw_records()]
+
+    def waiting(self, folder: str = "ready") -> list[Path]:
+        """The entries in a folder of the queue."""
+        place = self.queue / folder
+        return sorted(place.iterdir()) if place.is_dir() else []
+
+    def wait_for_records(self, count: int, seconds: float = 10.0) -> list[evidence.EvidenceRecord]:
+        """The records, once there are ``count``; fails after ``seconds``."""
+        stop_at = time.monotonic() + seconds
+        while len(list(self.spool.glob("*.json.gz"))) < count:
+            assert time.monotonic() < stop_at, f"no {count} records after {seconds} s"
+            time.sleep(0.02)
+        return self.records()
+
+
+def file_of(record: evidence.EvidenceRecord, name: str) -> bytes:
+    """The bytes that the daemon gets of the file whose name ends in ``name``."""
+    found = [d for d in evidence.documents(record) if d.name.endswith(name)]
+    assert len(found) == 1, [d.name for d in evidence.documents(record)]
+    return b"".join(excerpt.data for excerpt in found[0].excerpts)
+
+
+def reason_of(record: evidence.EvidenceRecord, name: str) -> str | None:
+    """Why the file whose path ends in ``name`` was not read whole."""
+    rows = [row for row in record.coverage if row.path is not None and row.path.endswith(name)]
+    assert rows, record.coverage
+    return rows[-1].reason
