@@ -96,3 +96,14 @@ def test_no_style_is_named_by_the_input():
     assert said.tone == "failure"
     assert said.sure.mark == "unknown"
     assert {event.kind for event in said.events.items} == {"context"}
+
+
+def test_consequences_are_counted_and_their_ranks_named():
+    said = outline(examples.CGROUP_OOM, LIMITS)
+
+    assert said.effects_sentence is not None
+    assert said.effects_sentence.startswith("7 other alarming lines or failures: only consequences")
+    assert [effect.sentence for effect in said.effects.items] == [
+        "ranks that lost a peer: 6 (ranks 0-3,6-7)",
+        "ranks that their agent terminated: 1 (rank 4)",
+    ]

@@ -18,9 +18,9 @@ def message(verdict: v.Verdict, **given) -> slack.Json:
     return slack.render(verdict, **{"report_url": URL, "delivery_id": "d-17", **given})
 
 
-@pytest.mark.parametrize("name", [*examples.EXAMPLES, "hostile", "huge"])
+@pytest.mark.parametrize("name", [*examples.EXAMPLES, "hostile", "huge", "worst"])
 def test_slack_takes_the_message(name: str):
-    makers = {"hostile": examples.hostile, "huge": examples.huge}
+    makers = {"hostile": examples.hostile, "huge": examples.huge, "worst": examples.worst}
     verdict = makers[name]() if name in makers else examples.EXAMPLES[name]
     payload = message(verdict)
     with SlackServer() as server:

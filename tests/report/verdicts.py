@@ -354,6 +354,33 @@ def huge() -> v.Verdict:
     )
 
 
+def worst() -> v.Verdict:
+    """Everything as long as can be, of characters that HTML spells out."""
+    evil, many = "<&\"'>" * 2_000, 300
+    line = v.Evidence(evil, evil, evil, evil, 5, 1, evil)
+    members = tuple(v.Member(rank, f"{rank}{evil}") for rank in range(many))
+    return v.Verdict(
+        job=v.Job(evil, evil, evil, evil, evil, evil, 4, 8),
+        cause=v.Cause(evil, evil, evil, evil),
+        initiator=v.Initiator(
+            rank=5, host=evil, gpu=evil, step=evil, confidence=evil, also=members,
+            candidates=members,
+        ),
+        exception=v.ExceptionFacts(evil, evil, evil, 3),
+        alternatives=(v.Alternative(evil, evil, evil),) * many,
+        evidence=(line,) * many,
+        chain=(v.ChainLink(None, None, evil, 1, evil, evil, 0),) * many,
+        consequences=(v.Consequence(evil, 3, evil, line),) * many,
+        unexplained=(line,) * many,
+        missing=(v.Missing(evil, evil, evil),) * many,
+        remedy=v.Remedy((evil,) * many, ("<" * 1000,) * many, (evil,) * many, (evil,) * many),
+        runs=(v.RunOutcome(evil, 0, evil),) * many,
+        fingerprint=evil,
+        coverage=(v.CoverageRow(evil, evil, evil, evil, evil),) * many,
+        notes=(evil,) * many,
+    )  # fmt: skip
+
+
 EXAMPLES = {
     "cgroup oom": CGROUP_OOM,
     "segfault": SEGFAULT,

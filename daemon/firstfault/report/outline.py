@@ -228,8 +228,10 @@ def _effects_sentence(consequences: Sequence[v.Consequence]) -> str | None:
 
 
 def _effect(effect: v.Consequence, limits: Limits) -> Effect:
-    ranks = f" (ranks {w.clean(effect.ranks, 200)})" if effect.ranks else ""
-    sentence = f"{w.number(effect.count)} × {w.clean(effect.what, limits.phrase)}{ranks}"
+    sentence = f"{w.clean(effect.what, limits.phrase)}: {w.number(effect.count)}"
+    if effect.ranks:
+        ranks = w.clean(effect.ranks, 200)
+        sentence += f" ({'rank' if ranks.isdigit() else 'ranks'} {ranks})"
     return Effect(sentence, None if effect.example is None else _quote(effect.example, limits))
 
 
