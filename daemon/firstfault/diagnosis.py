@@ -2,10 +2,59 @@
 
 from __future__ import annotations
 
+from firstfault.faults.findings import findings
+from firstfault.judge.decide import DECIDED, Judgement, decide
+from firstfault.judge.runs import answering
+from firstfault.judge.verdict import assemble, facts_of
 from firstfault.model import verdict as v
 from firstfault.model.case import Case
+from firstfault.model.run import Told
+from firstfault.report import causes
+from firstfault.runs.told import told as read
+
+_DOMAINS_OF_RUNS = frozenset({"none", "unknown"}) | DECIDED
 
 
 def diagnose(case: Case) -> v.Verdict:
     """The verdict on ``case``; the same case gives the same verdict, in any order of its parts."""
-    return v.Verdict(job=v.Job(), cause=v.Cause("unknown", "", "either", v.UNKNOWN))
+    told = read(case)
+    found = [findings(told, run) for run in told.runs]
+    answer = answering(told, found)
+    if answer.index is None:
+        confidence = v.CONFIRMED if answer.sure else v.LIKELY
+        return _say(told, None, Judgement("none", confidence, v.UNKNOWN), answer.outcomes)
+    run = told.runs[answer.index]
+    judgement = decide(told, found[answer.index])
+    if judgement.cause == "unknown" and not judgement.roots and _is_healthy(told, answer.index):
+        judgement = Judgement("none", v.POSSIBLE, v.UNKNOWN)
+    return _say(told, answer.index, judgement, answer.outcomes, run.attempt)
+
+
+def _say(
+    told: Told,
+    index: int | None,
+    judgement: Judgement,
+    outcomes: tuple[str, ...],
+    attempt: int | None = None,
+) -> v.Verdict:
+    del attempt
+    run = None if index is None else told.runs[index]
+    strange = findings(told, run).strange if run is not None else ()
+    shown = judgement.cause if judgement.cause in _DOMAINS_OF_RUNS else "unknown"
+    return assemble(
+        told,
+        run or (told.runs[-1] if told.runs else None),
+        judgement,
+        outcomes,
+        strange,
+        causes.cause(shown).domain,
+        causes.remedy(shown, facts_of(told, judgement)),
+    )
+
+
+# Output in which nothing went wrong, of a job of which Slurm has said nothing else.
+def _is_healthy(told: Told, index: int) -> bool:
+    facts = told.facts
+    ended_badly = facts is not None and facts.state not in (None, "COMPLETED")
+    spoke = bool(told.runs[index].roster) or told.outputs > 0
+    return spoke and not ended_badly and not told.exit_status

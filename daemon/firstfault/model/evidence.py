@@ -171,7 +171,5 @@ def _excerpt(file: RecordFile, excerpt: RecordExcerpt) -> Excerpt:
         try:
             data = base64.b64decode(excerpt.base64 or "", validate=True)
         except (binascii.Error, ValueError) as error:
-            raise EvidenceError(
-                f"excerpt of {file.name!r} at {excerpt.offset}: {error}"
-            ) from error
+            raise EvidenceError(f"excerpt of {file.name!r} at {excerpt.offset}: {error}") from error
     return Excerpt(excerpt.offset, excerpt.line, data)

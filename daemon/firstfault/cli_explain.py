@@ -1,0 +1,90 @@
+"""``firstfault explain``: diagnoses logs that lie on disk or come on standard input."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from firstfault.diagnosis import diagnose
+from firstfault.intake.files import UnreadableInput, gather
+from firstfault.model import verdict as v
+from firstfault.report import html, text
+
+NONE, UNKNOWN, BAD_INPUT = 3, 4, 2
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="PATH... | -")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("text", "json", "html")),
+    default="text",
+    show_default=True,
+    help="How the verdict is printed.",
+)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it to this file.")
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME=PATH",
+    help="These logs are of host NAME. May be given several times.",
+)
+def explain(paths: tuple[str, ...], form: str, output: Path | None, hosts: tuple[str, ...]) -> None:
+    """Tell what failed first in the logs of a job.
+
+    PATH is a file or a folder (searched through); - is standard input. Job output, per-rank
+    logs, error.json, kernel logs, sacct and Epilog environments are told apart by their content.
+
+    \b
+    Exit status: 0 a cause was found, 3 the job did not fail, 4 the cause is not known,
+    2 the input cannot be read.
+    """
+    named = dict(_named(each) for each in hosts)
+    if not paths and not named:
+        raise click.UsageError("name a file, a folder, or - for standard input")
+    try:
+        gathered = gather(paths, named, sys.stdin.buffer)
+    except UnreadableInput as error:
+        click.echo(f"firstfault: {error}", err=True)
+        sys.exit(BAD_INPUT)
+    for warning in gathered.warnings:
+        click.echo(f"firstfault: {warning}", err=True)
+    verdict = diagnose(gathered.case)
+    _write(_rendered(verdict, form, to_file=output is not None), output)
+    sys.exit({"none": NONE, "unknown": UNKNOWN}.get(verdict.cause.id, 0))
+
+
+def _named(option: str) -> tuple[str, str]:
+    name, separator, path = option.partition("=")
+    if not separator or not name or not path:
+        raise click.UsageError(f"--host {option}: expected NAME=PATH")
+    return path, name
+
+
+def _rendered(verdict: v.Verdict, form: str, *, to_file: bool) -> bytes:
+    if form == "json":
+        return v.encode(verdict)
+    if form == "html":
+        return html.render(verdict).encode("utf-8")
+    terminal = sys.stdout.isatty() and not to_file
+    color = terminal and not os.environ.get("NO_COLOR")
+    width = min(shutil.get_terminal_size().columns, 100) if terminal else 80
+    return text.render(verdict, width=width, color=color).encode("utf-8")
+
+
+def _write(data: bytes, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        output.write_bytes(data)
+    except OSError as error:
+        click.echo(f"firstfault: cannot write {output}: {error.strerror}", err=True)
+        sys.exit(BAD_INPUT)

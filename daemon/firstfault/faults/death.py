@@ -1,0 +1,203 @@
+"""One process's end: everything that the evidence says of it, gathered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from firstfault.model.event import (
+    ClosingSignal,
+    ExitNoticed,
+    FatalError,
+    OomKill,
+    TableEntry,
+    Traceback,
+    Trap,
+)
+from firstfault.model.line import Span
+from firstfault.model.run import Happened, Process, Run
+from firstfault.readers.python import parse_exception
+from firstfault.signatures import Signature, meaning
+
+_WORKER_PIDS = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]{1,200})\)")
+_WORKER_SIGNAL = re.compile(
+    r"DataLoader worker \(pid \d+\) is killed by signal: ([A-Z][a-z ]{2,30})"
+)
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """An uncaught exception: its events (console, rank's log, error.json, table), one meaning."""
+
+    event: Traceback
+    signature: Signature | None
+    seen: tuple[Happened, ...]
+
+    @property
+    def means(self) -> str | None:
+        """What a signature says that the exception means, None for the program's own."""
+        return None if self.signature is None else self.signature.means
+
+
+class Death(msgspec.Struct, frozen=True):
+    """How one process ended. ``exit_code`` is negative for a signal, None where unknown.
+
+    ``closed`` and ``forced``: its agent sent it SIGTERM, or SIGKILL after the grace time.
+    """
+
+    process: Process
+    exit_code: int | None = None
+    noticed_at: Span | None = None
+    exits: tuple[Happened, ...] = ()
+    raised: Raised | None = None
+    fatal: tuple[Happened, ...] = ()
+    kills: tuple[Happened, ...] = ()
+    traps: tuple[Happened, ...] = ()
+    closed: bool = False
+    forced: bool = False
+    worker_pids: tuple[int, ...] = ()
+    worker_signal: str | None = None
+
+
+def deaths(run: Run) -> tuple[Death, ...]:
+    """The end of each process of the run that ended badly or spoke of an error."""
+    closings = [each.event for each in run.happened if isinstance(each.event, ClosingSignal)]
+    closed = {event.pid for event in closings if not event.forced}
+    forced = {event.pid for event in closings if event.forced}
+    found = []
+    for process in run.roster:
+        mine = [each for each in run.happened if each.process == process]
+        death = _death(process, mine, closed, forced)
+        if death is not None:
+            found.append(death)
+    return tuple(found)
+
+
+def kernel_words(death: Death, run: Run) -> Death:
+    """``death`` with the kernel's lines on its pids, where host and pid agree."""
+    kills = [e for e in run.happened if isinstance(e.event, OomKill) and _is_its(e.event, death)]
+    traps = [e for e in run.happened if isinstance(e.event, Trap) and _is_its(e.event, death)]
+    return msgspec.structs.replace(death, kills=_each_once(kills), traps=_each_once(traps))
+
+
+# A pid names a process on its host only. Where one side's host is not known, the pid must name
+# a process that really died of SIGKILL or of a fault: that is the caller's to check.
+def _is_its(event: OomKill | Trap, death: Death) -> bool:
+    if event.pid not in death.process.pids and event.pid not in death.worker_pids:
+        return False
+    host = death.process.host
+    return host is None or event.host is None or host == event.host
+
+
+# Nodes of one machine, and copies of one file, repeat the same kernel line.
+def _each_once(found: Iterable[Happened]) -> tuple[Happened, ...]:
+    texts: dict[str, Happened] = {}
+    for each in found:
+        texts.setdefault(each.event.place.text, each)
+    return tuple(texts.values())
+
+
+def _death(
+    process: Process, mine: list[Happened], closed: set[int], forced: set[int]
+) -> Death | None:
+    exits = [each for each in mine if isinstance(each.event, ExitNoticed | TableEntry)]
+    fatal = tuple(each for each in mine if isinstance(each.event, FatalError))
+    raised = _raised(mine, exits)
+    if not exits and not fatal and raised is None:
+        return None
+    codes = {
+        each.event.exit_code for each in exits if isinstance(each.event, ExitNoticed | TableEntry)
+    }
+    workers: tuple[int, ...] = ()
+    signal = None
+    if raised is not None:
+        texts = [
+            text
+            for each in raised.seen
+            if isinstance(each.event, Traceback)
+            for text in (each.event.message, *(message for _, message in each.event.causes))
+        ]
+        workers = tuple(sorted({pid for text in texts for pid in _worker_pids(text)}))
+        signal = next((m[1] for text in texts if (m := _WORKER_SIGNAL.search(text))), None)
+    spans = [e.event.at for e in exits if isinstance(e.event, ExitNoticed | TableEntry)]
+    latest = min((span.latest for span in spans if span and span.latest), default=None)
+    return Death(
+        process=process,
+        exit_code=codes.pop() if len(codes) == 1 else None,
+        noticed_at=None if latest is None else Span(None, latest),
+        exits=tuple(exits),
+        raised=raised,
+        fatal=fatal,
+        closed=bool(closed & set(process.pids)),
+        forced=bool(forced & set(process.pids)),
+        worker_pids=workers,
+        worker_signal=signal,
+    )
+
+
+def _worker_pids(text: str) -> list[int]:
+    match = _WORKER_PIDS.search(text)
+    return [int(part) for part in match[1].split(",") if part.strip().isdigit()] if match else []
+
+
+# The exception that ended the process: what torch's own words call uncaught, else the last
+# traceback of a process whose exit code is Python's for an exception.
+def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
+    found = [each for each in mine if isinstance(each.event, Traceback)]
+    entries = [e for e in exits if isinstance(e.event, TableEntry) and e.event.error]
+    if not found and entries:
+        found = [_from_table(entries[0])]
+        entries = []
+    sure = [
+        e for e in found if isinstance(e.event, Traceback) and (e.event.recorded or e.event.hooked)
+    ]
+    codes = [e.event.exit_code for e in exits if isinstance(e.event, ExitNoticed | TableEntry)]
+    plain = [e for e in found if e not in sure]
+    ended_by_it = any(code == 1 for code in codes) or bool(entries)
+    chosen = sure or (plain[-1:] if ended_by_it else [])
+    if not chosen:
+        return None
+    last = chosen[-1].event
+    assert isinstance(last, Traceback)
+    same = [e for e in found if isinstance(e.event, Traceback) and _same(e.event, last)]
+    best = max(same, key=lambda e: _fullness(e.event))
+    event = best.event
+    assert isinstance(event, Traceback)
+    ordered = sorted(
+        same, key=lambda e: (isinstance(e.event, Traceback) and e.event.recorded, e.event.place)
+    )
+    return Raised(event, _signature(event), (*ordered, *entries))
+
+
+def _from_table(entry: Happened) -> Happened:
+    table = entry.event
+    assert isinstance(table, TableEntry)
+    kind, message = parse_exception(table.error or "") or ("", table.error or "")
+    event = Traceback(table.place, table.speaker, table.at, kind, message, (), recorded=True)
+    return Happened(event, entry.process, entry.source)
+
+
+def _same(one: Traceback, other: Traceback) -> bool:
+    return (
+        one.type.rpartition(".")[2] == other.type.rpartition(".")[2]
+        and one.message.strip()[:200] == other.message.strip()[:200]
+    )
+
+
+def _fullness(event: object) -> tuple[int, int]:
+    assert isinstance(event, Traceback)
+    return len(event.causes), len(event.frames)
+
+
+# The first exception of a chain may say more than the last: "exited unexpectedly" says less
+# than "killed by signal: Killed".
+def _signature(event: Traceback) -> Signature | None:
+    own = meaning("exception", f"{event.type}: {event.message}")
+    if own is not None:
+        return own
+    for kind, message in event.causes:
+        found = meaning("exception", f"{kind}: {message}")
+        if found is not None and found.means in ("worker-killed", "peer-lost", "waited"):
+            return found
+    return None

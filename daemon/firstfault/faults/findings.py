@@ -1,0 +1,147 @@
+"""All that one run offers the judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from firstfault.faults.death import Death, Raised, deaths, kernel_words
+from firstfault.faults.effects import is_launchers, launcher_and_slurm
+from firstfault.faults.memory import is_of_job, oom_faults
+from firstfault.faults.processes import (
+    exception_facts,
+    of_death,
+    own_frame,
+    proof,
+    unnamed,
+    with_process,
+)
+from firstfault.faults.slurm import slurm_faults
+from firstfault.model.event import OomKill, Sign, Traceback, Trap
+from firstfault.model.fault import Effect, Fault, Findings, Proof
+from firstfault.model.run import Happened, Run, Told
+from firstfault.signatures import meaning
+
+
+def findings(told: Told, run: Run) -> Findings:
+    """Faults, effects and what neither of them accounts for, of one run."""
+    ends = [kernel_words(death, run) for death in deaths(run)]
+    kills = oom_faults(told, run, ends)
+    killed = {fault.process for fault in kills if fault.process is not None}
+    faults = [*kills, *slurm_faults(told, run)]
+    effects: list[Effect] = []
+    nameless: list[Death] = []
+    for death in ends:
+        if death.process in killed:
+            continue
+        found = of_death(death, run)
+        if isinstance(found, Fault):
+            faults.append(found)
+        elif isinstance(found, Effect):
+            effects.append(found)
+        elif death.exit_code not in (0, None):
+            nameless.append(death)
+    loose_faults, loose_effects, nameless = _unattributed(run, nameless)
+    faults += loose_faults
+    effects += loose_effects
+    effects += launcher_and_slurm(run)
+    faults += _signs(run, faults)
+    return Findings(
+        faults=tuple(faults),
+        effects=tuple(effects),
+        unnamed=tuple(unnamed(death) for death in nameless),
+        strange=tuple(_strange(told, run, ends, faults)),
+    )
+
+
+# Tracebacks of nobody in particular: a console without prefixes, or an agent's own stream.
+def _unattributed(
+    run: Run, nameless: Sequence[Death]
+) -> tuple[list[Fault], list[Effect], list[Death]]:
+    groups: dict[str, list[Happened]] = {}
+    effects: list[Effect] = []
+    for each in run.happened:
+        event = each.event
+        if not isinstance(event, Traceback) or each.process is not None or is_launchers(each):
+            continue
+        sign = meaning("exception", f"{event.type}: {event.message}")
+        if sign is not None and sign.means in ("peer-lost", "waited", "stopped"):
+            effects.append(Effect(sign.means, proof(each)))
+            continue
+        frame = own_frame(event.frames)
+        where = f"{frame.file}:{frame.line}" if frame else event.message[:80]
+        groups.setdefault(f"{event.type} {where}", []).append(each)
+    faults = [_loose_fault(key, seen) for key, seen in sorted(groups.items())]
+    owners = [death for death in nameless if (death.exit_code or 0) > 0 and death.raised is None]
+    if not faults and len(effects) >= len(owners):
+        # As many tracebacks of lost peers as ranks without a reason: these are theirs.
+        effects += [
+            Effect(effects[0].kind, proof(death.exits[0]), death.process, death.noticed_at)
+            for death in owners
+        ]
+        return faults, effects, [death for death in nameless if death not in owners]
+    if len(faults) != 1 or not owners:
+        return faults, effects, list(nameless)
+    if effects and len(owners) > 1:
+        # One of these ranks raised it, the others lost a peer: which is which is not told.
+        one = msgspec.structs.replace(faults[0], candidates=tuple(d.process for d in owners))
+        return [one], effects, [death for death in nameless if death not in owners]
+    owned = [with_process(faults[0], death) for death in owners]
+    return owned, effects, [death for death in nameless if death not in owners]
+
+
+def _loose_fault(key: str, seen: Sequence[Happened]) -> Fault:
+    first = seen[0]
+    event = first.event
+    assert isinstance(event, Traceback)
+    sign = meaning("exception", f"{event.type}: {event.message}")
+    raised = Raised(event, sign, tuple(seen))
+    cause = raised.means or "python.exception"
+    return Fault(
+        cause="process.killed" if cause == "worker-killed" else cause,
+        key=key,
+        host=first.event.speaker.host if isinstance(first.event, Traceback) else None,
+        at=event.at,
+        sources=frozenset({"rank"}),
+        proofs=tuple(dict.fromkeys(proof(each) for each in seen[:3])),
+        exception=exception_facts(event),
+    )
+
+
+# Lines that a signature knows and that no exception or signal has claimed.
+def _signs(run: Run, faults: Sequence[Fault]) -> list[Fault]:
+    used = {each.place for fault in faults for each in fault.proofs}
+    seen: dict[str, list[Happened]] = {}
+    for each in run.happened:
+        event = each.event
+        if isinstance(event, Sign) and event.place not in used and event.means != "waited":
+            seen.setdefault(event.means, []).append(each)
+    return [
+        Fault(
+            cause=means,
+            key=means,
+            process=found[0].process,
+            host=found[0].process.host if found[0].process else None,
+            sources=frozenset({"rank"}),
+            proofs=tuple(dict.fromkeys(proof(each) for each in found[:3])),
+            sure=False,
+        )
+        for means, found in sorted(seen.items())
+    ]
+
+
+# Kernel lines that no rank of the job accounts for.
+def _strange(told: Told, run: Run, ends: Sequence[Death], faults: Sequence[Fault]) -> list[Proof]:
+    used = {each.place.text for fault in faults for each in fault.proofs}
+    ours = {pid for death in ends for pid in (*death.process.pids, *death.worker_pids)}
+    found: dict[str, Proof] = {}
+    for each in run.happened:
+        event = each.event
+        if not isinstance(event, OomKill | Trap) or event.place.text in used:
+            continue
+        if isinstance(event, OomKill) and not is_of_job(event, told):
+            continue
+        if event.pid not in ours:
+            found.setdefault(event.place.text, Proof(event.place, "kernel log", event.host))
+    return list(found.values())

@@ -1,0 +1,210 @@
+"""Faults of single processes: signals, exceptions, and processes that left no reason.
+
+Within one process the kernel's word comes first, then what the process itself raised, then the
+signal it died of: an exception that ends in a crash while shutting down is the exception's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from firstfault.faults.death import Death, Raised
+from firstfault.model.event import FatalError, Frame, Sign, Traceback, Trap
+from firstfault.model.fault import Effect, Fault, Proof
+from firstfault.model.line import Span
+from firstfault.model.run import Happened, Run
+from firstfault.model.verdict import ExceptionFacts
+from firstfault.signatures import EFFECTS
+
+SIGNAL_CAUSES = {
+    4: "process.fatal-signal",
+    5: "process.fatal-signal",
+    6: "process.abort",
+    7: "process.bus-error",
+    8: "process.fatal-signal",
+    9: "process.killed",
+    11: "process.segfault",
+    31: "process.fatal-signal",
+}
+SIGNAL_NAMES = {
+    1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+    9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM", 31: "SIGSYS",
+}  # fmt: skip
+_WORKER_CAUSES = {
+    "Killed": "process.killed",
+    "Segmentation fault": "process.segfault",
+    "Aborted": "process.abort",
+    "Bus error": "process.bus-error",
+}
+# Frames of installed packages and of Python itself: the user's own frame is the last other one.
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3|^<|/python3\.\d+/")
+
+
+def exit_signal(code: int | None) -> int | None:
+    """The signal in an exit code: -9, or a shell's 137; None for anything else."""
+    if code is None:
+        return None
+    if code < 0:
+        return -code
+    return code - 128 if code - 128 in SIGNAL_CAUSES or code == 143 else None
+
+
+def own_frame(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost frame of the user's own code, else the innermost of all."""
+    for frame in reversed(frames):
+        if not _LIBRARY.search(frame.file):
+            return frame
+    return frames[-1] if frames else None
+
+
+def exception_facts(event: Traceback) -> ExceptionFacts:
+    """Type, message and the user's own place of an exception."""
+    frame = own_frame(event.frames)
+    return ExceptionFacts(
+        type=event.type or None,
+        message=event.message or None,
+        file=frame.file if frame else None,
+        line=frame.line if frame else None,
+    )
+
+
+def proof(each: Happened) -> Proof:
+    """The line that an event rests on."""
+    host = each.process.host if each.process else None
+    source = each.source
+    if source == "job output" and each.process is None:
+        source = "job output"
+    return Proof(each.event.place, source, host or getattr(each.event, "host", None))
+
+
+def of_death(death: Death, run: Run) -> Fault | Effect | None:
+    """What one process's end offers: a fault, an effect of another's, or None for nothing."""
+    signs = [e for e in run.happened if isinstance(e.event, Sign) and e.process == death.process]
+    if death.raised is not None and death.raised.means in ("peer-lost", "waited", "stopped"):
+        return _victim(death, death.raised)
+    if death.raised is not None:
+        return _raised_fault(death, death.raised)
+    waited = next((e for e in signs if _means(e) == "waited"), None)
+    if waited is not None and exit_signal(death.exit_code) in (6, None):
+        return Effect("waited", proof(waited), death.process)
+    number = exit_signal(death.exit_code)
+    if number is None and death.fatal:
+        fatal = death.fatal[0].event
+        number = fatal.signal if isinstance(fatal, FatalError) else None
+    if number == 15 or (number == 9 and death.forced):
+        kind = "ended-by-agent" if death.closed or death.forced else "terminated"
+        return Effect(kind, proof(death.exits[0]), death.process, death.noticed_at)
+    if number in SIGNAL_CAUSES:
+        return _signal_fault(death, number, signs)
+    return None
+
+
+def unnamed(death: Death) -> Fault:
+    """A process that ended badly and left no reason."""
+    code = death.exit_code
+    return Fault(
+        cause="process.exit",
+        key=f"exit {code}",
+        process=death.process,
+        host=death.process.host,
+        at=death.noticed_at,
+        sources=frozenset({"agent"}),
+        proofs=tuple(proof(each) for each in death.exits[:2]),
+        pid=_pid(death),
+        facts=(("exit_code", str(code)),) if code is not None else (),
+    )
+
+
+def _means(each: Happened) -> str | None:
+    return each.event.means if isinstance(each.event, Sign) else None
+
+
+def _victim(death: Death, raised: Raised) -> Effect:
+    return Effect(raised.means or "", proof(raised.seen[0]), death.process, _raised_at(raised))
+
+
+def _raised_at(raised: Raised) -> Span | None:
+    spans = [e.event.at for e in raised.seen if isinstance(e.event, Traceback) and e.event.at]
+    return spans[0] if spans else None
+
+
+def _raised_fault(death: Death, raised: Raised) -> Fault:
+    event = raised.event
+    frame = own_frame(event.frames)
+    where = f"{frame.file}:{frame.line}" if frame else event.message[:80]
+    cause = raised.means or "python.exception"
+    facts: list[tuple[str, str]] = []
+    if cause == "worker-killed":
+        cause = _WORKER_CAUSES.get(death.worker_signal or "Killed", "process.killed")
+        facts.append(("worker", ", ".join(str(pid) for pid in death.worker_pids)))
+    sources = {"agent" for _ in death.exits[:1]} | {
+        "error file" if isinstance(e.event, Traceback) and e.event.recorded else "rank"
+        for e in raised.seen
+    }
+    ordered = [*raised.seen, *death.exits[:1]]
+    return Fault(
+        cause=cause,
+        key=f"{event.type} {where}",
+        process=death.process,
+        host=death.process.host,
+        at=_raised_at(raised) or death.noticed_at,
+        sources=frozenset(sources),
+        proofs=tuple(dict.fromkeys(proof(each) for each in ordered)),
+        exception=exception_facts(event),
+        pid=death.worker_pids[0] if len(death.worker_pids) == 1 else _pid(death),
+        facts=tuple(facts),
+    )
+
+
+def _signal_fault(death: Death, number: int, signs: Sequence[Happened]) -> Fault:
+    cause = SIGNAL_CAUSES[number]
+    narrower = [e for e in signs if _means(e) not in EFFECTS and _means(e) != "process.abort"]
+    if narrower and number in (6, 11):
+        cause = _means(narrower[0]) or cause
+    sources = {"agent" for _ in death.exits[:1]}
+    sources |= {"rank" for _ in (*death.fatal, *signs)} | {"kernel" for _ in death.traps}
+    ordered = [*death.exits, *death.fatal, *death.traps, *signs]
+    library = next(
+        (e.event.library for e in death.traps if isinstance(e.event, Trap) and e.event.library),
+        None,
+    )
+    frames = next((e.event.frames for e in death.fatal if isinstance(e.event, FatalError)), ())
+    frame = own_frame(frames)
+    facts = [("signal", SIGNAL_NAMES[number])]
+    if library:
+        facts.append(("library", library))
+    if frame:
+        facts.append(("frame", f"{frame.function} at {frame.file}:{frame.line}"))
+    trapped = next((e.event.at for e in death.traps if isinstance(e.event, Trap)), None)
+    return Fault(
+        cause=cause,
+        key=cause,
+        process=death.process,
+        host=death.process.host,
+        at=trapped or death.noticed_at,
+        sources=frozenset(sources),
+        proofs=tuple(dict.fromkeys(proof(each) for each in ordered)),
+        # A process that its agent still had to end was alive when another had already failed.
+        sure=not death.closed,
+        pid=_pid(death),
+        facts=tuple(facts),
+    )
+
+
+def _pid(death: Death) -> int | None:
+    pids = death.process.pids
+    return pids[0] if len(pids) == 1 else None
+
+
+def with_process(fault: Fault, death: Death) -> Fault:
+    """``fault``, found to be that process's."""
+    return msgspec.structs.replace(
+        fault,
+        process=death.process,
+        host=death.process.host or fault.host,
+        sources=fault.sources | {"agent"},
+        proofs=(*fault.proofs, *(proof(each) for each in death.exits[:1])),
+    )

@@ -1,0 +1,276 @@
+"""The decision: which fault was first, and how sure that is. docs/decision-table.md explains it.
+
+A fault counts as first when no other fault explains it and none can have come before it. What
+cannot be ordered is said to be unordered; what has no reason in the evidence is `unknown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from firstfault.model.fault import Effect, Fault, Findings
+from firstfault.model.run import Told
+from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, UNKNOWN
+
+# What this version decides. Another cause that the evidence shows is told as a possible
+# alternative of `unknown`, never as the verdict.
+DECIDED = frozenset(
+    {
+        "memory.cgroup-oom",
+        "memory.host-oom",
+        "process.segfault",
+        "process.abort",
+        "process.bus-error",
+        "process.killed",
+        "python.exception",
+        "python.import",
+        "slurm.time-limit",
+        "slurm.cancelled",
+        "slurm.node-fail",
+    }
+)
+_OOM = frozenset({"memory.cgroup-oom", "memory.host-oom"})
+_CRASHES = frozenset(
+    {
+        "process.segfault",
+        "process.abort",
+        "process.bus-error",
+        "process.killed",
+        "process.fatal-signal",
+    }
+)
+# Among faults that cannot be ordered, the one that is named (never more than "possible").
+_FIRST_NAMED = ("memory.", "gpu.", "node.", "slurm.node-fail", "process.", "storage.", "python.")
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """``roots`` are one fault, seen in one or more ranks (lowest rank first); empty: unknown.
+
+    ``rivals`` are other readings, with what speaks against each. ``effects`` are all the rest.
+    """
+
+    cause: str
+    confidence: str
+    initiator_confidence: str
+    roots: tuple[Fault, ...] = ()
+    rivals: tuple[tuple[Fault, str], ...] = ()
+    effects: tuple[Effect, ...] = ()
+    unordered: bool = False
+
+
+def decide(told: Told, found: Findings) -> Judgement:
+    """The first fault of one run's findings."""
+    pool = [fault for fault in found.faults if fault.sure] or list(found.faults)
+    slurms = [fault for fault in pool if fault.cause.startswith("slurm.")]
+    others = [fault for fault in pool if not fault.cause.startswith("slurm.")]
+    effects = list(found.effects)
+    rivals: list[tuple[Fault, str]] = []
+    if slurms and others:
+        slurms, others, rivals = _between(slurms, others)
+    if slurms:
+        effects += [
+            Effect("teardown", fault.proofs[0], fault.process)
+            for fault in found.faults
+            if fault not in slurms and fault.proofs and not fault.cause.startswith("slurm.")
+        ]
+        return _slurm(slurms, rivals, effects, found)
+    groups = _groups(others)
+    if not groups:
+        return _no_fault(found, effects)
+    return _process(told, groups, rivals, effects, found)
+
+
+# Slurm ended the job, and a rank failed too: which came first?
+def _between(
+    slurms: list[Fault], others: list[Fault]
+) -> tuple[list[Fault], list[Fault], list[tuple[Fault, str]]]:
+    ended = slurms[0]
+    before = [f for f in others if _is_before(f, ended)]
+    if before:
+        against = "the rank had failed before Slurm ended the job"
+        return [], before, [(ended, against)]
+    raised = [f for f in others if f.cause not in _CRASHES and f.cause not in _OOM]
+    if raised and ended.cause != "slurm.node-fail":
+        against = "a rank raised an exception that being ended does not explain"
+        return [], raised, [(ended, against)]
+    against = "nothing tells that it came before Slurm ended the job"
+    return slurms, [], [(fault, against) for fault in raised]
+
+
+def _is_before(fault: Fault, ended: Fault) -> bool:
+    if fault.at is None or ended.at is None:
+        return fault.cause in _OOM
+    if ended.at.before(fault.at):
+        return False
+    return fault.at.before(ended.at) or fault.cause in _OOM
+
+
+def _slurm(
+    slurms: list[Fault],
+    rivals: list[tuple[Fault, str]],
+    effects: list[Effect],
+    found: Findings,
+) -> Judgement:
+    # A job that was cancelled after a node had failed, or at its limit, has that other reason.
+    order = ("slurm.node-fail", "slurm.time-limit", "slurm.preempted", "slurm.boot-fail")
+    slurms.sort(key=lambda f: order.index(f.cause) if f.cause in order else len(order))
+    first, *rest = slurms
+    rivals = [*rivals, *((fault, "Slurm's other reason is the narrower one") for fault in rest)]
+    confidence = CONFIRMED
+    if first.cause == "slurm.cancelled" and "accounting" not in first.sources:
+        confidence = LIKELY
+    if rivals and any(not fault.cause.startswith("slurm.") for fault, _ in rivals):
+        confidence = LIKELY
+    host = UNKNOWN if first.host is None else LIKELY
+    if first.host is not None and "slurm" in first.sources:
+        host = CONFIRMED
+    return Judgement(
+        first.cause,
+        confidence,
+        host,
+        (first,),
+        tuple(rivals),
+        (*effects, *_unlogged(found)),
+    )
+
+
+def _groups(faults: Sequence[Fault]) -> list[list[Fault]]:
+    groups: dict[tuple[str, str], list[Fault]] = {}
+    for fault in faults:
+        groups.setdefault((fault.cause, fault.key), []).append(fault)
+    for key, group in groups.items():
+        # A file of which nothing tells whose it is repeats what a known rank said.
+        known = [fault for fault in group if _is_placed(fault)]
+        groups[key] = sorted(known or group[:1], key=_by_rank)
+    return [groups[key] for key in sorted(groups)]
+
+
+def _is_placed(fault: Fault) -> bool:
+    process = fault.process
+    return fault.host is not None or (process is not None and process.rank is not None)
+
+
+def _by_rank(fault: Fault) -> tuple[bool, int, str]:
+    rank = fault.process.rank if fault.process else None
+    return rank is None, rank if rank is not None else 0, fault.host or ""
+
+
+def _process(
+    told: Told,
+    groups: list[list[Fault]],
+    rivals: list[tuple[Fault, str]],
+    effects: list[Effect],
+    found: Findings,
+) -> Judgement:
+    first = next((g for g in groups if all(_earlier(g, h) for h in groups if h is not g)), None)
+    if first is None:
+        return _unordered(groups, rivals, effects, found)
+    for group in groups:
+        if group is not first:
+            rivals = [*rivals, *((fault, "it came later") for fault in group)]
+    lone = first[0]
+    confidence = _confidence(told, first, found)
+    if any(fault.cause.startswith("slurm.") and lone.at is None for fault, _ in rivals):
+        confidence = _lower(confidence, LIKELY)
+    who = confidence
+    if lone.process is None or lone.process.rank is None:
+        who = UNKNOWN if lone.host is None else confidence
+    if lone.candidates:
+        who = POSSIBLE
+    return Judgement(
+        lone.cause,
+        confidence,
+        who,
+        tuple(first),
+        tuple(rivals),
+        (*effects, *_unlogged(found)),
+    )
+
+
+def _earlier(group: Sequence[Fault], other: Sequence[Fault]) -> bool:
+    return all(
+        one.at is not None and two.at is not None and one.at.before(two.at)
+        for one in group
+        for two in other
+    )
+
+
+def _unordered(
+    groups: list[list[Fault]],
+    rivals: list[tuple[Fault, str]],
+    effects: list[Effect],
+    found: Findings,
+) -> Judgement:
+    def place(group: list[Fault]) -> int:
+        cause = group[0].cause
+        return next((i for i, p in enumerate(_FIRST_NAMED) if cause.startswith(p)), 99)
+
+    ordered = sorted(groups, key=place)
+    against = "nothing in the evidence orders the two"
+    others = [(fault, against) for group in ordered[1:] for fault in group]
+    return Judgement(
+        ordered[0][0].cause,
+        POSSIBLE,
+        POSSIBLE,
+        tuple(fault for group in ordered for fault in group),
+        (*rivals, *others),
+        (*effects, *_unlogged(found)),
+        unordered=True,
+    )
+
+
+# The decision table: what a single first fault's evidence is worth.
+def _confidence(told: Told, group: Sequence[Fault], found: Findings) -> str:
+    fault = group[0]
+    if not fault.sure:
+        return POSSIBLE
+    if found.unnamed:
+        # A rank without a reason may have been first.
+        return LIKELY
+    if fault.cause in _OOM:
+        return CONFIRMED
+    if fault.cause == "process.killed":
+        return CONFIRMED if kernel_read(told, fault.host) == "full" else LIKELY
+    if fault.process is None:
+        return LIKELY if fault.candidates else CONFIRMED if _alone(found) else LIKELY
+    return CONFIRMED
+
+
+# An exception that no prefix gives to a rank: sure when nothing else in the logs went wrong.
+def _alone(found: Findings) -> bool:
+    return not any(effect.kind in ("peer-lost", "waited") for effect in found.effects)
+
+
+def kernel_read(told: Told, host: str | None) -> str:
+    """How much of ``host``'s kernel log was read: "full", "partial" or "none"."""
+    states = dict(told.kernel)
+    return states.get(host) or states.get(None) or "none"
+
+
+def _unlogged(found: Findings) -> tuple[Effect, ...]:
+    return tuple(
+        Effect("unlogged", fault.proofs[0], fault.process, fault.at)
+        for fault in found.unnamed
+        if fault.proofs
+    )
+
+
+def _lower(one: str, other: str) -> str:
+    order = (UNKNOWN, POSSIBLE, LIKELY, CONFIRMED)
+    return min(one, other, key=order.index)
+
+
+# No fault has a name: perhaps one process alone ended badly, and is the one to look at.
+def _no_fault(found: Findings, effects: list[Effect]) -> Judgement:
+    unnamed = sorted(found.unnamed, key=_by_rank)
+    kinds = {effect.kind for effect in effects}
+    for kind, cause in (("waited", "collective.timeout"), ("peer-lost", "collective.peer-lost")):
+        if kind in kinds and not unnamed:
+            return Judgement(cause, POSSIBLE, UNKNOWN, (), (), tuple(effects))
+    keys = {fault.key for fault in unnamed}
+    who = UNKNOWN
+    if unnamed:
+        who = LIKELY if len(keys) == 1 and len(unnamed) == 1 else POSSIBLE
+    return Judgement("unknown", UNKNOWN, who, tuple(unnamed), (), tuple(effects), len(unnamed) > 1)

@@ -1,0 +1,77 @@
+"""Which of a job's runs answers for it, and whether the job failed at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from firstfault.model.fault import Findings
+from firstfault.model.run import Run, Told
+
+_RANK_EFFECTS = frozenset({"peer-lost", "waited", "ended-by-agent", "terminated", "teardown"})
+_SUCCESS = frozenset({"COMPLETED"})
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """``index`` is the run that answers; None: the job did not fail. ``outcomes`` run by run."""
+
+    index: int | None
+    outcomes: tuple[str, ...]
+    sure: bool
+
+
+def answering(told: Told, found: Sequence[Findings]) -> Answer:
+    """The run that answers for the job.
+
+    The first failing attempt, unless a later one made progress: then the last failing one. A
+    job that succeeded has none.
+    """
+    failing = [failed(each) for each in found]
+    if not _job_failed(told):
+        sure = told.facts is not None
+        if sure or not failing[-1]:
+            outcomes = ["recovered" if bad else "succeeded" for bad in failing[:-1]]
+            return Answer(None, (*outcomes, "succeeded"), sure)
+    outcomes = ["failed" if bad else "unknown" for bad in failing]
+    if len(found) > 1 and not failing[-1] and not _known_failed(told):
+        outcomes = ["recovered" if bad else "unknown" for bad in failing[:-1]] + ["unknown"]
+        return Answer(None, tuple(outcomes), False)
+    if not any(failing):
+        return Answer(len(found) - 1, tuple(outcomes), False)
+    first = failing.index(True)
+    last = len(failing) - 1 - failing[::-1].index(True)
+    progressed = any(run.progressed for run in told.runs[first + 1 :])
+    return Answer(last if progressed else first, tuple(outcomes), True)
+
+
+def failed(found: Findings) -> bool:
+    """Whether anything in a run's findings went wrong."""
+    return bool(
+        found.faults
+        or found.unnamed
+        or any(effect.kind in _RANK_EFFECTS for effect in found.effects)
+    )
+
+
+# Slurm's word where there is one. Zero exit codes alone tell little: Slurm leaves them for a
+# time limit, a cancellation and a preemption too.
+def _job_failed(told: Told) -> bool:
+    facts = told.facts
+    if facts is not None and facts.state is not None:
+        code = facts.derived_exit_code
+        hidden = code is not None and (code.code, code.signal) != (0, 0)
+        return facts.state not in _SUCCESS or hidden
+    return not (told.exit_status == 0 and told.derived_status in (0, None))
+
+
+def _known_failed(told: Told) -> bool:
+    facts = told.facts
+    if facts is not None and facts.state is not None:
+        return facts.state not in _SUCCESS
+    return bool(told.exit_status)
+
+
+def spoke(run: Run) -> bool:
+    """Whether any rank of the run was heard."""
+    return bool(run.roster)

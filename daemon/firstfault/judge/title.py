@@ -1,0 +1,103 @@
+"""One line that says it: the cause with this case's facts in it."""
+
+from __future__ import annotations
+
+from firstfault.model.fault import Fault
+
+_SIGNALS = {
+    "process.segfault": "died of a segmentation fault (SIGSEGV)",
+    "process.abort": "aborted (SIGABRT)",
+    "process.bus-error": "died of a bus error (SIGBUS)",
+}
+# A title stays one line: an exception's message is cut here.
+_LONGEST_MESSAGE = 160
+
+
+def title(cause: str, roots: tuple[Fault, ...], *, unordered: bool, nodes: int | None) -> str:
+    """The title of a verdict; ``roots`` as in `firstfault.judge.decide.Judgement`."""
+    if cause == "none":
+        return "No failure: the job succeeded"
+    if cause == "unknown" or not roots:
+        return _unknown(roots)
+    first = roots[0]
+    facts = dict(first.facts)
+    who = _who(roots, unordered)
+    if cause == "memory.cgroup-oom":
+        limit = _mebibytes(facts.get("limit_kb"))
+        full = f"the job's memory limit ({limit}) was full" if limit else "a memory limit was full"
+        return f"{_victim(who, facts)} was killed by the kernel: {full}"
+    if cause == "memory.host-oom":
+        return f"{_victim(who, facts)} was killed by the kernel: the node was out of memory"
+    if cause == "process.killed":
+        return f"{_victim(who, facts)} was killed (SIGKILL); nothing tells who sent it"
+    if cause in _SIGNALS:
+        what = _SIGNALS[cause]
+        library = f" in {facts['library']}" if "library" in facts else ""
+        at = f", in {facts['frame']}" if "frame" in facts else ""
+        return f"{_victim(who, facts)} {what}{library}{at}"
+    if first.exception is not None:
+        kind = (first.exception.type or "an exception").rpartition(".")[2]
+        message = (first.exception.message or "").strip().split("\n")[0]
+        short = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
+        return f"{who} raised {kind}" + (f": {short}" if short else "")
+    return _slurm(cause, first, facts, nodes)
+
+
+def _slurm(cause: str, first: Fault, facts: dict[str, str], nodes: int | None) -> str:
+    del nodes
+    if cause == "slurm.time-limit":
+        limit = facts.get("limit_s")
+        return f"The job reached its time limit{f' ({_duration(int(limit))})' if limit else ''}"
+    if cause == "slurm.cancelled":
+        by = facts.get("by") or (f"uid {facts['by_uid']}" if "by_uid" in facts else None)
+        return f"The job was cancelled{f' by {by}' if by else ''}"
+    if cause == "slurm.node-fail":
+        return f"Node {first.host} failed" if first.host else "A node of the job failed"
+    return cause
+
+
+def _unknown(roots: tuple[Fault, ...]) -> str:
+    if len(roots) == 1:
+        who = _who(roots, False)
+        code = dict(roots[0].facts).get("exit_code")
+        if roots[0].exception is not None and roots[0].exception.type:
+            kind = roots[0].exception.type.rpartition(".")[2]
+            return f"{who} failed first with {kind}; the cause behind it is not decided"
+        if code is not None:
+            return f"{who} ended with exit code {code}; the evidence does not tell why"
+    return "The evidence does not tell what failed first"
+
+
+def _who(roots: tuple[Fault, ...], unordered: bool) -> str:
+    first = roots[0]
+    rank = first.process.rank if first.process else None
+    on = f" on {first.host}" if first.host else ""
+    if unordered or rank is None:
+        task = f" on {first.host}" if first.host else ""
+        return f"A process{task}" if not unordered else "One of several ranks"
+    if len(roots) > 1:
+        count = len(roots)
+        return f"{count} ranks (rank {rank}{on} is the lowest)"
+    return f"Rank {rank}{on}"
+
+
+def _victim(who: str, facts: dict[str, str]) -> str:
+    if "worker" in facts:
+        return f"A DataLoader worker of {who[0].lower()}{who[1:]}"
+    return who
+
+
+def _mebibytes(kilobytes: str | None) -> str | None:
+    if kilobytes is None or not kilobytes.isdigit():
+        return None
+    # An absent limit is near 2**63 bytes.
+    value = int(kilobytes)
+    return f"{value / 1024:,.0f} MiB" if 0 < value < 1 << 43 else None
+
+
+def _duration(seconds: int) -> str:
+    days, rest = divmod(seconds, 86_400)
+    hours, rest = divmod(rest, 3_600)
+    minutes, seconds = divmod(rest, 60)
+    clock = f"{hours:02d}:{minutes:02d}:{seconds:02d}"
+    return f"{days}-{clock}" if days else clock

@@ -1,0 +1,334 @@
+"""From a judgement to the verdict that is printed and stored."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+
+from firstfault.faults.effects import WORDING
+from firstfault.judge.decide import DECIDED, Judgement, kernel_read
+from firstfault.judge.missing import missing
+from firstfault.judge.title import title
+from firstfault.model import verdict as v
+from firstfault.model.fault import Effect, Fault, Proof
+from firstfault.model.line import Span
+from firstfault.model.run import Process, Run, Told
+from firstfault.readers import nodelist
+
+# How many lines prove a cause to a reader; the rest repeats them.
+_MOST_EVIDENCE = 8
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
+_PATH = re.compile(r"(?:/[\w.@+-]+)+/")
+NO_ZONE = "Local times in this evidence carry no time zone: they order events, but are not shown."
+
+
+def assemble(
+    told: Told,
+    run: Run | None,
+    judgement: Judgement,
+    outcomes: Sequence[str],
+    strange: Sequence[Proof],
+    domain: str,
+    remedy: v.Remedy,
+) -> v.Verdict:
+    """The verdict; ``domain`` and ``remedy`` are what the knowledge base says of the cause."""
+    decided = judgement.cause in DECIDED or judgement.cause in ("none", "unknown")
+    cause = judgement.cause if decided else "unknown"
+    confidence = judgement.confidence if decided else v.UNKNOWN
+    roots = judgement.roots
+    proofs = tuple(dict.fromkeys(p for fault in roots for p in fault.proofs))[:_MOST_EVIDENCE]
+    notes = [*told.notes, *(() if told.zoned else (NO_ZONE,))]
+    shown = judgement if decided else _undecided(judgement)
+    return v.Verdict(
+        job=job(told, run),
+        cause=v.Cause(
+            cause,
+            title(cause, roots, unordered=judgement.unordered, nodes=len(told.nodes) or None),
+            domain,
+            confidence,
+        ),
+        initiator=_initiator(told, judgement, run),
+        exception=next((f.exception for f in roots if f.exception is not None), v.ExceptionFacts()),
+        alternatives=_alternatives(told, judgement, decided),
+        evidence=tuple(_evidence(each, "cause" if decided else "context") for each in proofs),
+        chain=_chain(told, judgement, proofs),
+        consequences=_consequences(judgement.effects),
+        unexplained=tuple(_evidence(each, "context") for each in strange[:_MOST_EVIDENCE]),
+        missing=missing(told, run, shown),
+        remedy=remedy,
+        runs=tuple(
+            v.RunOutcome(_step(judgement), number.attempt, outcome)
+            for number, outcome in zip(told.runs, outcomes, strict=True)
+        ),
+        fingerprint=_fingerprint(cause, roots),
+        coverage=_coverage(told, run),
+        notes=tuple(notes),
+    )
+
+
+def job(told: Told, run: Run | None) -> v.Job:
+    """The job as far as the evidence names it."""
+    facts = told.facts
+    ids = sorted(told.jobs)
+    array, _, task = (facts.id if facts else "").partition("_")
+    ranks = {process.rank for process in run.roster} if run else set()
+    complete = bool(ranks) and ranks == set(range(len(ranks)))
+    return v.Job(
+        cluster=told.cluster,
+        id=(array if facts else None) or (ids[0] if len(ids) == 1 else None),
+        array_task=task or None,
+        name=facts.name if facts else None,
+        user=told.user,
+        state=facts.state if facts else None,
+        nodes=len(told.nodes) or None,
+        ranks=len(ranks) if complete else None,
+    )
+
+
+def facts_of(told: Told, judgement: Judgement) -> dict[str, str]:
+    """The facts that fill the remedies' placeholders."""
+    known: dict[str, str | None] = {}
+    ids = sorted(told.jobs)
+    known["job"] = told.facts.id if told.facts else ids[0] if len(ids) == 1 else None
+    if told.nodes:
+        known["nodes"] = nodelist.fold(told.nodes)
+    if judgement.roots and not judgement.unordered:
+        first = judgement.roots[0]
+        known["host"] = first.host
+        if first.process is not None and first.process.rank is not None:
+            known["rank"] = str(first.process.rank)
+        known["pid"] = None if first.pid is None else str(first.pid)
+        if first.exception is not None:
+            known["file"] = first.exception.file
+            known["line"] = None if first.exception.line is None else str(first.exception.line)
+            known["module"] = _module(first.exception)
+        known["canceller_uid"] = dict(first.facts).get("by_uid")
+        if told.zoned and first.at is not None and first.at.latest is not None:
+            end = int(first.at.latest.timestamp())
+            known["since"], known["until"] = str(end - 120), str(end + 60)
+    return {name: value for name, value in known.items() if value}
+
+
+def _module(exception: v.ExceptionFacts) -> str | None:
+    match = re.search(r"No module named '([\w.]{1,200})'", exception.message or "")
+    return match[1] if match else None
+
+
+def _undecided(judgement: Judgement) -> Judgement:
+    return Judgement("unknown", v.UNKNOWN, judgement.initiator_confidence, judgement.roots)
+
+
+def _initiator(told: Told, judgement: Judgement, run: Run | None) -> v.Initiator:
+    roots = judgement.roots
+    if not roots:
+        return v.Initiator()
+    first = roots[0]
+    attempt = run.attempt if run is not None and first.process is not None else None
+    if judgement.unordered or first.candidates:
+        members = [p for fault in roots for p in (fault.candidates or _own(fault))]
+        unique = dict.fromkeys(v.Member(p.rank, p.host) for p in members)
+        hosts = {member.host for member in unique}
+        return v.Initiator(
+            host=first.host if len(hosts) <= 1 else None,
+            step=first.step,
+            attempt=attempt,
+            confidence=judgement.initiator_confidence,
+            candidates=tuple(sorted(unique, key=_member_order)),
+        )
+    process = first.process
+    span = _shown(told, first.at)
+    also = tuple(
+        v.Member(fault.process.rank, fault.process.host)
+        for fault in roots[1:]
+        if fault.process is not None
+    )
+    return v.Initiator(
+        rank=process.rank if process else None,
+        local_rank=process.local_rank if process else None,
+        host=first.host,
+        pid=first.pid,
+        step=first.step,
+        task=process.task if process else None,
+        attempt=attempt,
+        earliest=span.earliest if span else None,
+        latest=span.latest if span else None,
+        confidence=judgement.initiator_confidence,
+        also=also,
+    )
+
+
+def _own(fault: Fault) -> tuple[Process, ...]:
+    return (fault.process,) if fault.process is not None else ()
+
+
+def _member_order(member: v.Member) -> tuple[bool, int, str]:
+    return member.rank is None, member.rank if member.rank is not None else 0, member.host or ""
+
+
+def _shown(told: Told, span: Span | None) -> Span | None:
+    return span if told.zoned else None
+
+
+def _alternatives(told: Told, judgement: Judgement, decided: bool) -> tuple[v.Alternative, ...]:
+    found: dict[str, v.Alternative] = {}
+    if not decided:
+        against = "this version collects its evidence but does not decide it yet"
+        found[judgement.cause] = v.Alternative(judgement.cause, v.POSSIBLE, against)
+    if judgement.cause == "process.killed" and judgement.confidence != v.CONFIRMED:
+        read = kernel_read(told, judgement.roots[0].host)
+        against = (
+            "no kernel log of the host was read, which would show an OOM kill"
+            if read == "none"
+            else "the kernel log that was read shows no OOM kill, but may not reach that moment"
+        )
+        for cause in ("memory.cgroup-oom", "memory.host-oom"):
+            found[cause] = v.Alternative(cause, v.POSSIBLE, against)
+    for fault, against in judgement.rivals:
+        if fault.cause != judgement.cause:
+            found.setdefault(fault.cause, v.Alternative(fault.cause, v.POSSIBLE, against))
+    return tuple(found.values())
+
+
+def _evidence(each: Proof, role: str) -> v.Evidence:
+    place = each.place
+    return v.Evidence(
+        role, each.source, each.host, place.document, place.line, place.offset, place.text
+    )
+
+
+def _consequences(effects: Iterable[Effect]) -> tuple[v.Consequence, ...]:
+    kinds: dict[str, list[Effect]] = {}
+    for effect in effects:
+        kinds.setdefault(effect.kind, []).append(effect)
+    result = []
+    for kind in WORDING:
+        found = kinds.get(kind)
+        if not found:
+            continue
+        ranks = sorted({e.process.rank for e in found if e.process and e.process.rank is not None})
+        count = len(ranks) if ranks else sum(effect.count for effect in found)
+        one, many = WORDING[kind]
+        result.append(
+            v.Consequence(
+                one if count == 1 else many,
+                count,
+                _ranges(ranks),
+                _evidence(found[0].proof, "consequence"),
+            )
+        )
+    return tuple(result)
+
+
+def _ranges(numbers: Sequence[int]) -> str | None:
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][1] + 1 == number:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    text = ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in parts)
+    return text or None
+
+
+def _chain(told: Told, judgement: Judgement, proofs: Sequence[Proof]) -> tuple[v.ChainLink, ...]:
+    links = []
+    for fault in judgement.roots[:8]:
+        span = _shown(told, fault.at)
+        index = next((i for i, each in enumerate(proofs) if each in fault.proofs), None)
+        links.append(
+            v.ChainLink(
+                span.earliest if span else None,
+                span.latest if span else None,
+                fault.host,
+                fault.process.rank if fault.process else None,
+                title(judgement.cause, (fault,), unordered=False, nodes=None),
+                "cause",
+                index,
+            )
+        )
+    seen: dict[str, Effect] = {}
+    for effect in judgement.effects:
+        held = seen.get(effect.kind)
+        if held is None or _latest(effect) < _latest(held):
+            seen[effect.kind] = effect
+    order = [kind for kind in WORDING if kind in seen]
+    order.sort(key=lambda kind: _latest(seen[kind]))
+    for kind in order:
+        effect = seen[kind]
+        span = _shown(told, effect.at)
+        process = effect.process
+        links.append(
+            v.ChainLink(
+                span.earliest if span else None,
+                span.latest if span else None,
+                process.host if process else effect.proof.host,
+                process.rank if process else None,
+                WORDING[kind][0],
+                "consequence",
+            )
+        )
+    return tuple(links)
+
+
+def _latest(effect: Effect) -> float:
+    if effect.at is None or effect.at.latest is None:
+        return float("inf")
+    return effect.at.latest.timestamp()
+
+
+def _step(judgement: Judgement) -> str | None:
+    return next((fault.step for fault in judgement.roots if fault.step), None)
+
+
+# Equal for the same failure in another job: no ranks, hosts, pids, numbers or folders in it.
+def _fingerprint(cause: str, roots: Sequence[Fault]) -> str | None:
+    if cause == "none":
+        return None
+    parts = [cause]
+    if roots:
+        first = roots[0]
+        parts.append(dict(first.facts).get("library", ""))
+        if first.exception is not None:
+            parts.append(first.exception.type or "")
+            parts.append((first.exception.file or "").rpartition("/")[2])
+            parts.append(_plain(first.exception.message or ""))
+    digest = hashlib.sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return f"1:{digest[:16]}"
+
+
+def _plain(message: str) -> str:
+    return _NUMBER.sub("0", _PATH.sub("/", message.split("\n")[0][:500]))
+
+
+def _coverage(told: Told, run: Run | None) -> tuple[v.CoverageRow, ...]:
+    kernel = dict(told.kernel)
+    ranks: dict[str | None, set[int]] = {}
+    for process in run.roster if run else ():
+        if process.rank is not None:
+            ranks.setdefault(process.host, set()).add(process.rank)
+    groups: dict[tuple[str, str, str | None], list[str]] = {}
+    for host in sorted({*told.hosts, *told.nodes, *told.absent}):
+        absent = host in told.absent
+        state = "none" if absent else kernel.get(host) or kernel.get(None) or "none"
+        logs = "none" if absent else "full" if ranks.get(host) else "partial"
+        if told.outputs == 0:
+            logs = "none"
+        note = "no record came from this node" if absent else None
+        groups.setdefault((state, logs, note), []).append(host)
+    rows = [
+        v.CoverageRow(
+            nodelist.fold(hosts),
+            _ranges(sorted(set().union(*(ranks.get(host, set()) for host in hosts)))),
+            state,
+            logs,
+            note,
+        )
+        for (state, logs, note), hosts in sorted(groups.items(), key=lambda item: item[1])
+    ]
+    if not rows:
+        state = kernel.get(None) or "none"
+        known = sorted(ranks.get(None, set()))
+        logs = "partial" if told.outputs else "none"
+        rows.append(v.CoverageRow(None, _ranges(known), state, logs, None))
+    return tuple(rows)

@@ -1,0 +1,248 @@
+"""What the readers find in the logs: facts with their place, time and speaker, no judgement."""
+
+from __future__ import annotations
+
+import msgspec
+
+from firstfault.model.line import Place, Span, Speaker
+
+
+class OomKill(msgspec.Struct, frozen=True):
+    """The kernel's OOM killer chose a process (the lines of one kill, joined).
+
+    ``limited`` is True for a memory cgroup's limit, False for a node out of memory, None when
+    the lines do not tell. ``job``, ``step``, ``task`` and ``node`` come from the victim's
+    cgroup path; ``task`` is node-local before Slurm 23.11 and global since.
+    """
+
+    place: Place
+    at: Span | None
+    host: str | None
+    pid: int
+    command: str
+    limited: bool | None
+    cgroup: str | None = None
+    job: str | None = None
+    step: str | None = None
+    task: int | None = None
+    uid: int | None = None
+    usage_kb: int | None = None
+    limit_kb: int | None = None
+    resident_kb: int | None = None
+
+
+class Trap(msgspec.Struct, frozen=True):
+    """The kernel noted a fatal fault of a user process; ``kind`` is "segfault" or a trap name."""
+
+    place: Place
+    at: Span | None
+    host: str | None
+    pid: int
+    command: str
+    kind: str
+    library: str | None = None
+
+
+class Xid(msgspec.Struct, frozen=True):
+    """NVIDIA's driver reported an error; ``by_kernel`` is False for a line a program wrote."""
+
+    place: Place
+    at: Span | None
+    host: str | None
+    number: int
+    device: str
+    pid: int | None
+    by_kernel: bool
+
+
+class ExitNoticed(msgspec.Struct, frozen=True):
+    """An agent said which of its processes failed: the line "failed (exitcode: ...)"."""
+
+    place: Place
+    speaker: Speaker
+    at: Span | None
+    exit_code: int
+    local_rank: int
+    pid: int
+    agent_pid: int | None
+
+
+class TableEntry(msgspec.Struct, frozen=True):
+    """One failure in a ChildFailedError table. ``place`` is its exit code's line.
+
+    ``root`` is torchelastic's own opinion (first by its poll order). ``host`` is None where
+    the table says "localhost". ``error`` is the exception's line, where it prints one.
+    """
+
+    place: Place
+    speaker: Speaker
+    at: Span | None
+    table: int
+    root: bool
+    host: str | None
+    rank: int
+    local_rank: int
+    exit_code: int
+    pid: int
+    error_file: str | None = None
+    error: str | None = None
+
+
+class ClosingSignal(msgspec.Struct, frozen=True):
+    """An agent ends a healthy process; ``forced`` is its SIGKILL after the grace time."""
+
+    place: Place
+    speaker: Speaker
+    at: Span | None
+    pid: int
+    forced: bool
+
+
+class AgentSignalled(msgspec.Struct, frozen=True):
+    """An agent was itself told to stop."""
+
+    place: Place
+    speaker: Speaker
+    at: Span | None
+    signal: int
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One frame of a Python stack."""
+
+    file: str
+    line: int
+    function: str
+
+
+class Traceback(msgspec.Struct, frozen=True):
+    """A Python traceback. ``place`` is the line with the exception.
+
+    ``causes`` are the exceptions that it names as its direct cause or context, first to last
+    (type, message). ``recorded`` is True for torchrun's error.json, ``hooked`` for torch's
+    excepthook (prefix ``[rankN]: ``): both tell an uncaught exception.
+    """
+
+    place: Place
+    speaker: Speaker
+    at: Span | None
+    type: str
+    message: str
+    frames: tuple[Frame, ...]
+    causes: tuple[tuple[str, str], ...] = ()
+    recorded: bool = False
+    hooked: bool = False
+
+
+class FatalError(msgspec.Struct, frozen=True):
+    """Python's faulthandler noted a fatal signal.
+
+    ``frames`` is the current thread's stack, innermost last.
+    """
+
+    place: Place
+    speaker: Speaker
+    signal: int
+    frames: tuple[Frame, ...] = ()
+
+
+class TaskEnd(msgspec.Struct, frozen=True):
+    """srun noted how tasks ended: ``kind`` is "exit", "signal" or "oom"."""
+
+    place: Place
+    host: str
+    tasks: tuple[int, ...]
+    kind: str
+    number: int | None = None
+
+
+class OomNoticed(msgspec.Struct, frozen=True):
+    """slurmstepd noted OOM kills in a step."""
+
+    place: Place
+    speaker: Speaker
+    host: str | None
+    job: str | None
+    step: str | None
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """slurmstepd ends a job or a step. ``host`` is the step's first node, not a culprit.
+
+    ``reason`` is "time-limit", "preemption", "node-failure", "requeue", "task-failure",
+    "signal" or None where the line gives none. ``step`` is None for a whole job.
+    """
+
+    place: Place
+    at: Span | None
+    host: str | None
+    job: str
+    step: str | None
+    reason: str | None
+
+
+class NodeFailure(msgspec.Struct, frozen=True):
+    """srun names a node that failed."""
+
+    place: Place
+    host: str
+
+
+class StepEnded(msgspec.Struct, frozen=True):
+    """srun ends the step because a task ended badly (kill on bad exit)."""
+
+    place: Place
+    step: str | None
+
+
+class ShellKill(msgspec.Struct, frozen=True):
+    """A shell said that its child died of a signal."""
+
+    place: Place
+    speaker: Speaker
+    pid: int
+    signal: int
+
+
+class Sign(msgspec.Struct, frozen=True):
+    """A line that a signature knows: ``signature`` is its id, ``means`` what it says."""
+
+    place: Place
+    speaker: Speaker
+    signature: str
+    means: str
+
+
+class EndFacts(msgspec.Struct, frozen=True):
+    """What a node's Epilog was told of the job's end (raw wait statuses; zero is ambiguous)."""
+
+    place: Place
+    host: str | None
+    job: str | None
+    cluster: str | None
+    user: str | None
+    uid: int | None
+    nodes: str | None
+    exit_status: int | None
+    derived_status: int | None
+
+
+Event = (
+    OomKill
+    | Trap
+    | Xid
+    | ExitNoticed
+    | TableEntry
+    | ClosingSignal
+    | AgentSignalled
+    | Traceback
+    | FatalError
+    | TaskEnd
+    | OomNoticed
+    | Cancelled
+    | NodeFailure
+    | StepEnded
+    | ShellKill
+    | Sign
+    | EndFacts
+)

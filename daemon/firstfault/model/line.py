@@ -1,0 +1,56 @@
+"""A line of a log, and who wrote it."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import msgspec
+
+
+class Speaker(msgspec.Struct, frozen=True):
+    """Whose line it is, as far as prefixes and the file's place tell; all None: nobody's.
+
+    ``task`` is Slurm's task id in the step, ``rank`` the global rank, ``run`` the name of
+    torchrun's run folder (one per agent), ``attempt`` torchrun's restart count.
+    """
+
+    host: str | None = None
+    task: int | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    run: str | None = None
+    attempt: int | None = None
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """Where a raw line stands; ``offset`` is its first byte, ``text`` the line, cut if huge."""
+
+    document: str
+    offset: int
+    line: int | None
+    text: str
+
+
+class Line(msgspec.Struct, frozen=True):
+    """``text`` is the line without the prefixes that named the speaker.
+
+    ``hooked`` is True where torch's own prefix ``[rankN]: `` stood.
+    """
+
+    place: Place
+    speaker: Speaker
+    text: str
+    hooked: bool = False
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Something happened between these moments (aware UTC); None: no bound on that side."""
+
+    earliest: dt.datetime | None = None
+    latest: dt.datetime | None = None
+
+    def before(self, other: Span) -> bool:
+        """True only when nothing in ``other`` can have come first."""
+        return (
+            self.latest is not None and other.earliest is not None and self.latest < other.earliest
+        )

@@ -1,0 +1,66 @@
+"""One attempt of a job: who took part, what happened."""
+
+from __future__ import annotations
+
+import msgspec
+
+from firstfault.model.event import Event
+from firstfault.model.slurm import JobFacts
+
+
+class Process(msgspec.Struct, frozen=True):
+    """One rank's process in one attempt, as far as the evidence names it."""
+
+    attempt: int
+    rank: int | None = None
+    local_rank: int | None = None
+    host: str | None = None
+    task: int | None = None
+    run: str | None = None
+    pids: tuple[int, ...] = ()
+
+
+class Happened(msgspec.Struct, frozen=True):
+    """An event and whose it is: a process of the roster, or None."""
+
+    event: Event
+    process: Process | None
+    source: str
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One attempt. ``happened`` are its events and those that belong to no attempt.
+
+    ``later_output`` is True when ranks wrote after the attempt's end: another attempt followed.
+    """
+
+    attempt: int
+    roster: tuple[Process, ...]
+    happened: tuple[Happened, ...]
+    progressed: bool
+
+
+class Told(msgspec.Struct, frozen=True):
+    """Everything that the evidence tells, before anybody judges it.
+
+    ``kernel_hosts`` maps a host to "full" or "partial" where its kernel log was read; the
+    host None stands for kernel logs of which nothing tells whose they are. ``hosts`` are all
+    hosts that the evidence names. ``zoned`` is False when a local time without a zone stood in
+    it: then times order events, but must not be shown as UTC.
+    """
+
+    runs: tuple[Run, ...]
+    facts: JobFacts | None
+    jobs: frozenset[str]
+    cluster: str | None
+    user: str | None
+    uid: int | None
+    nodes: tuple[str, ...]
+    hosts: frozenset[str]
+    absent: tuple[str, ...]
+    kernel: tuple[tuple[str | None, str], ...]
+    outputs: int
+    exit_status: int | None
+    derived_status: int | None
+    zoned: bool
+    notes: tuple[str, ...] = ()

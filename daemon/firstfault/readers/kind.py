@@ -1,0 +1,65 @@
+"""Which kind a file is: from its content, never from its name alone."""
+
+from __future__ import annotations
+
+import enum
+
+from firstfault.model.document import Document
+from firstfault.model.evidence import SCHEMA_NAME
+from firstfault.readers.epilog import looks_like_epilog
+from firstfault.readers.error_file import looks_like_error_file
+from firstfault.readers.kernel import kernel_line_text
+from firstfault.readers.sacct import looks_like_json, looks_like_text
+
+_HEAD = 65_536
+
+
+class Kind(enum.Enum):
+    """The kinds that are told apart; OTHER is read by no reader."""
+
+    OUTPUT = "output"
+    KERNEL = "kernel log"
+    ERROR_FILE = "error.json"
+    SACCT_TEXT = "sacct"
+    SACCT_JSON = "sacct --json"
+    EPILOG = "Epilog environment"
+    RECORD = "evidence record"
+    OTHER = "other"
+
+
+def kind(document: Document) -> Kind:
+    """The kind of ``document``; an empty one is OTHER: it tells nothing."""
+    data = document.excerpts[0].data[:_HEAD] if document.excerpts else b""
+    if not data.strip(b"\x00 \t\r\n"):
+        return Kind.OTHER
+    head = data.decode("utf-8", "replace")
+    start = head.lstrip()
+    if start.startswith(("{", "[")) and (found := _json_kind(document, start)):
+        return found
+    if document.what == "kernel" or _mostly_kernel(head):
+        return Kind.KERNEL
+    if looks_like_text(head):
+        return Kind.SACCT_TEXT
+    if looks_like_epilog(head):
+        return Kind.EPILOG
+    return Kind.OUTPUT
+
+
+# None for what begins like JSON and is text all the same: "[rank0]: ...", "[default1]:...".
+def _json_kind(document: Document, start: str) -> Kind | None:
+    if SCHEMA_NAME in start[:200]:
+        return Kind.RECORD
+    if looks_like_json(start[:_HEAD].encode("utf-8", "replace")):
+        return Kind.SACCT_JSON
+    whole = b"".join(excerpt.data for excerpt in document.excerpts)
+    if looks_like_error_file(whole):
+        return Kind.ERROR_FILE
+    if start.startswith("{") and whole.rstrip().endswith(b"}") and start[1:].lstrip()[:1] in '"}':
+        return Kind.OTHER
+    return None
+
+
+def _mostly_kernel(head: str) -> bool:
+    lines = [line for line in head.split("\n")[:200] if line.strip()]
+    known = sum(kernel_line_text(line) is not None for line in lines)
+    return known > 0 and 2 * known >= len(lines)

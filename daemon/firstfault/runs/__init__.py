@@ -1,0 +1,1 @@
+"""From events to runs: which attempt an event belongs to, and whose it is."""

@@ -1,0 +1,259 @@
+"""Who took part: ranks joined with local ranks, tasks, hosts, run folders and pids.
+
+Every line names a part of a process: a task and a local rank, a run folder and a local rank, a
+global rank, a pid. Parts that some line names together are joined; nothing else is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from firstfault.model.event import Event, ExitNoticed, FatalError, TableEntry, Traceback
+from firstfault.model.line import Speaker
+from firstfault.model.run import Process
+from firstfault.runs.attempts import speaker_of
+from firstfault.streams.lines import run_folder
+
+Key = tuple[Hashable, ...]
+T = TypeVar("T")
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """One event's or stream's part of a process: the agent's keys, and the process's own."""
+
+    attempt: int
+    agent: tuple[Key, ...]
+    own: tuple[Key, ...]
+    rank: int | None
+    local_rank: int | None
+    host: str | None
+    task: int | None
+    run: str | None
+    pid: int | None
+
+
+class Joined:
+    """Sets of keys that are one and the same."""
+
+    def __init__(self) -> None:
+        self._parent: dict[Key, Key] = {}
+
+    def find(self, key: Key) -> Key:
+        """The set's representative."""
+        parent = self._parent.setdefault(key, key)
+        while parent != self._parent[parent]:
+            self._parent[parent] = self._parent[self._parent[parent]]
+            parent = self._parent[parent]
+        self._parent[key] = parent
+        return parent
+
+    def join(self, keys: Iterable[Key]) -> None:
+        """Makes one set of all ``keys``; the smallest (as text) represents it."""
+        roots = sorted({self.find(key) for key in keys}, key=repr)
+        for root in roots[1:]:
+            self._parent[root] = roots[0]
+
+
+def seen(event: Event, attempt: int, *, lone_agent: bool) -> Seen | None:
+    """The part of a process that ``event`` names, None if it names none.
+
+    ``lone_agent`` says that the event's document has one agent only, so that a local rank alone
+    names a process.
+    """
+    who = speaker_of(event)
+    rank, local, host, run, pid = who.rank, who.local_rank, who.host, who.run, None
+    agent: list[Key] = []
+    if isinstance(event, TableEntry):
+        rank, local, pid = event.rank, event.local_rank, event.pid
+        host = event.host or host
+        folder = run_folder(event.error_file) if event.error_file else None
+        run = folder.run if folder else run
+        agent.append(("table", event.place.document, who.task, event.table))
+    elif isinstance(event, ExitNoticed):
+        local, pid = event.local_rank, event.pid
+        agent.append(("agent", event.place.document, who.task, event.agent_pid))
+    elif local is None and rank is None:
+        return None
+    return _seen(
+        Seen(attempt, tuple(agent), (), rank, local, host, who.task, run, pid),
+        event.place.document,
+        lone_agent=lone_agent,
+    )
+
+
+def heard(who: Speaker, document: str, *, lone_agent: bool) -> Seen | None:
+    """The part of a process that a stream names, None for a launcher's or nobody's."""
+    if who.local_rank is None and who.rank is None:
+        return None
+    part = Seen(
+        who.attempt or 0, (), (), who.rank, who.local_rank, who.host, who.task, who.run, None
+    )
+    return _seen(part, document, lone_agent=lone_agent)
+
+
+def _seen(part: Seen, document: str, *, lone_agent: bool) -> Seen:
+    agent = list(part.agent)
+    if part.task is not None:
+        agent.append(("task", part.task))
+    if part.run is not None:
+        agent.append(("run", part.run))
+    if part.host is not None:
+        agent.append(("host", part.host))
+    if not agent and lone_agent:
+        agent.append(("document", document))
+    own: list[Key] = []
+    if part.rank is not None:
+        own.append(("rank", part.rank))
+    if part.pid is not None and part.local_rank is not None:
+        own.append(("pid", document, part.pid, part.local_rank))
+    return msgspec.structs.replace(part, agent=tuple(agent), own=tuple(own))
+
+
+def twins(events: Sequence[tuple[Event, Seen | None]]) -> list[tuple[Seen, Seen]]:
+    """Pairs of a console's stream and a rank's file that are the same process.
+
+    They are when one error stands in both and nowhere else: the same stack and message, of the
+    same local rank and attempt.
+    """
+    texts: dict[Key, dict[bool, set[Seen]]] = {}
+    for event, part in events:
+        if part is None or part.local_rank is None:
+            continue
+        if isinstance(event, Traceback):
+            said: Key = (event.type, event.message, event.frames)
+        elif isinstance(event, FatalError):
+            said = (event.signal, event.frames)
+        else:
+            continue
+        bare = msgspec.structs.replace(part, pid=None)
+        sides = texts.setdefault((part.attempt, part.local_rank, *said), {})
+        sides.setdefault(part.run is not None, set()).add(bare)
+    return [
+        (next(iter(sides[True])), next(iter(sides[False])))
+        for sides in texts.values()
+        if len(sides.get(True, ())) == 1 and len(sides.get(False, ())) == 1
+    ]
+
+
+class Roster:
+    """The processes of all attempts, and who an event's process is."""
+
+    def __init__(
+        self,
+        parts: Sequence[Seen],
+        task_hosts: dict[int, str],
+        same: Sequence[tuple[Seen, Seen]] = (),
+    ) -> None:
+        self._agents = Joined()
+        self._own = Joined()
+        self._task_hosts = task_hosts
+        # A host with several tasks has several agents: there a host names none of them.
+        agents_on = Counter(task_hosts.values())
+        for task, host in sorted(task_hosts.items()):
+            if agents_on[host] == 1:
+                self._agents.join([("task", task), ("host", host)])
+        for part in parts:
+            self._agents.join(part.agent)
+        for one, other in same:
+            self._agents.join((*one.agent, *other.agent))
+        # A rank seen by two agents' names makes these one agent, which may join more ranks.
+        for _ in range(3):
+            self._join_processes(parts)
+        self._processes = self._collect(parts)
+
+    def _join_processes(self, parts: Sequence[Seen]) -> None:
+        agents: dict[Key, list[Key]] = {}
+        for part in parts:
+            keys = self._keys(part)
+            self._own.join(keys)
+        for part in parts:
+            keys = self._keys(part)
+            if keys and part.agent and part.rank is not None:
+                agents.setdefault(self._own.find(keys[0]), []).extend(part.agent)
+        for names in agents.values():
+            self._agents.join(names)
+
+    def _keys(self, part: Seen) -> list[Key]:
+        keys: list[Key] = [(part.attempt, *key) for key in part.own]
+        if part.agent and part.local_rank is not None:
+            agent = self._agents.find(part.agent[0])
+            keys.append((part.attempt, "local", agent, part.local_rank))
+        return keys
+
+    def _collect(self, parts: Sequence[Seen]) -> dict[Key, Process]:
+        groups: dict[Key, list[Seen]] = {}
+        for part in parts:
+            keys = self._keys(part)
+            if keys:
+                groups.setdefault(self._own.find(keys[0]), []).append(part)
+        return {root: self._process(group) for root, group in groups.items()}
+
+    def _process(self, group: list[Seen]) -> Process:
+        task = _only(part.task for part in group)
+        hosts = {part.host for part in group if part.host is not None}
+        if task is not None and task in self._task_hosts:
+            hosts.add(self._task_hosts[task])
+        if not hosts:
+            hosts = self._agent_hosts(group)
+        return Process(
+            attempt=group[0].attempt,
+            rank=_only(part.rank for part in group),
+            local_rank=_only(part.local_rank for part in group),
+            host=_one_host(hosts),
+            task=task,
+            run=_only(part.run for part in group),
+            pids=tuple(sorted({part.pid for part in group if part.pid is not None})),
+        )
+
+    # A run folder's files name no host, but their agent may be a task whose host is known.
+    def _agent_hosts(self, group: list[Seen]) -> set[str]:
+        roots = {self._agents.find(key) for part in group for key in part.agent}
+        return {
+            host
+            for task, host in self._task_hosts.items()
+            if self._agents.find(("task", task)) in roots
+        }
+
+    def process(self, part: Seen | None) -> Process | None:
+        """The process that ``part`` is a part of."""
+        if part is None:
+            return None
+        keys = self._keys(part)
+        return self._processes.get(self._own.find(keys[0])) if keys else None
+
+    def processes(self, attempt: int) -> tuple[Process, ...]:
+        """The attempt's processes, by rank."""
+        found = [each for each in self._processes.values() if each.attempt == attempt]
+        return tuple(sorted(found, key=_order))
+
+    def task_of_run(self, run: str) -> int | None:
+        """The task whose agent made the run folder ``run``, if a line joins them."""
+        root = self._agents.find(("run", run))
+        tasks = [task for task in self._task_hosts if self._agents.find(("task", task)) == root]
+        return tasks[0] if len(tasks) == 1 else None
+
+
+def _order(process: Process) -> tuple[bool, int, str, int]:
+    return (
+        process.rank is None,
+        process.rank if process.rank is not None else 0,
+        process.host or "",
+        process.local_rank if process.local_rank is not None else -1,
+    )
+
+
+def _only(values: Iterable[T | None]) -> T | None:
+    found = {value for value in values if value is not None}
+    return found.pop() if len(found) == 1 else None
+
+
+# A node's short name and its full name are one host; the name that Slurm uses is the short one.
+def _one_host(hosts: set[str]) -> str | None:
+    short = {host for host in hosts if "." not in host}
+    if len(short) == 1 and all(host.partition(".")[0] in short for host in hosts):
+        return short.pop()
+    return _only(hosts)

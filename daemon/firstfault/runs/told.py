@@ -1,0 +1,264 @@
+"""From a case's documents to everything that they tell, run by run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from firstfault.model.case import Case
+from firstfault.model.document import Document
+from firstfault.model.event import (
+    Cancelled,
+    EndFacts,
+    Event,
+    ExitNoticed,
+    NodeFailure,
+    OomKill,
+    OomNoticed,
+    TableEntry,
+    TaskEnd,
+    Trap,
+    Xid,
+)
+from firstfault.model.line import Speaker
+from firstfault.model.run import Happened, Run, Told
+from firstfault.model.slurm import JobFacts
+from firstfault.readers import nodelist, sacct
+from firstfault.readers.epilog import epilog_event
+from firstfault.readers.error_file import error_file_event
+from firstfault.readers.kernel import kernel_events
+from firstfault.readers.kind import Kind, kind
+from firstfault.readers.output import Output, read_output
+from firstfault.readers.times import zone
+from firstfault.runs.attempts import attempts, speaker_of
+from firstfault.runs.roster import Roster, Seen, heard, seen, twins
+
+T = TypeVar("T")
+
+
+class _Read(msgspec.Struct, frozen=True):
+    document: Document
+    kind: Kind
+    events: tuple[Event, ...] = ()
+    attempts: tuple[int, ...] = ()
+    output: Output | None = None
+    facts: tuple[JobFacts, ...] = ()
+    zoned: bool = True
+
+
+def told(case: Case) -> Told:
+    """Everything that the case's documents tell."""
+    reads = [_read(document) for document in sorted(case.documents, key=_document_order)]
+    notes = []
+    task_hosts, clashes = _task_hosts(reads)
+    if clashes:
+        notes.append("Several steps place the same task on different hosts: hosts are left open.")
+    parts = [part for read in reads for part in _parts(read)]
+    roster = Roster(parts, task_hosts, twins([pair for read in reads for pair in _pairs(read)]))
+    happened = [each for read in reads for each in _happened(read, roster)]
+    ends = [each.event for each in happened if isinstance(each.event, EndFacts)]
+    facts = case.facts or _one_job(reads)
+    jobs = _jobs(happened, facts)
+    nodes = _nodes(facts, ends)
+    numbers = sorted(
+        {part.attempt for part in parts} | {a for r in reads for a in r.attempts} or {0}
+    )
+    return Told(
+        runs=tuple(_run(number, roster, happened, reads) for number in numbers),
+        facts=facts,
+        jobs=jobs,
+        cluster=(facts.cluster if facts else None) or _first(end.cluster for end in ends),
+        user=(facts.user if facts else None) or _first(end.user for end in ends),
+        uid=(facts.uid if facts and facts.uid is not None else _first(end.uid for end in ends)),
+        nodes=nodes,
+        hosts=_hosts(roster, numbers, happened, task_hosts),
+        absent=case.nodes_absent,
+        kernel=_kernel(case, reads),
+        outputs=sum(read.output is not None for read in reads),
+        exit_status=_first(end.exit_status for end in ends),
+        derived_status=_first(end.derived_status for end in ends),
+        zoned=all(read.zoned for read in reads),
+        notes=tuple(notes),
+    )
+
+
+def _document_order(document: Document) -> tuple[str, str, int]:
+    return document.name, document.host or "", document.size or 0
+
+
+def _read(document: Document) -> _Read:
+    what = kind(document)
+    hours = zone(document)
+    if what is Kind.OUTPUT:
+        output = read_output(document, hours)
+        timed = any(getattr(event, "at", None) is not None for event in output.events)
+        return _Read(
+            document,
+            what,
+            output.events,
+            tuple(attempts(output.events)),
+            output,
+            zoned=hours.known or not timed,
+        )
+    events: tuple[Event, ...] = ()
+    facts: tuple[JobFacts, ...] = ()
+    if what is Kind.KERNEL:
+        events = tuple(kernel_events(document, hours))
+    elif what is Kind.ERROR_FILE:
+        error = error_file_event(document)
+        events = () if error is None else (error,)
+    elif what is Kind.EPILOG:
+        end = epilog_event(document)
+        events = () if end is None else (end,)
+    elif what in (Kind.SACCT_TEXT, Kind.SACCT_JSON):
+        facts = _facts(document, what, hours.offset_s)
+    numbers = tuple(speaker_of(event).attempt or 0 for event in events)
+    return _Read(document, what, events, numbers, None, facts)
+
+
+def _facts(document: Document, what: Kind, offset_s: int) -> tuple[JobFacts, ...]:
+    data = b"".join(excerpt.data for excerpt in document.excerpts)
+    try:
+        if what is Kind.SACCT_JSON:
+            return tuple(sacct.parse_json(data))
+        return tuple(sacct.parse_text(data.decode("utf-8", "replace"), offset_s))
+    except ValueError:
+        return ()
+
+
+# sacct's text and JSON of one job say the same; the text has true exit codes on 22.05 and 23.02.
+def _one_job(reads: Sequence[_Read]) -> JobFacts | None:
+    found = [(read.kind is Kind.SACCT_JSON, fact) for read in reads for fact in read.facts]
+    ids = {fact.raw_id or fact.id for _, fact in found}
+    if len(ids) != 1:
+        return None
+    found.sort(key=lambda each: each[0])
+    last = max((fact.submitted_at for _, fact in found if fact.submitted_at), default=None)
+    for _, fact in found:
+        if last is None or fact.submitted_at in (None, last):
+            return fact
+    return found[-1][1]
+
+
+def _task_hosts(reads: Iterable[_Read]) -> tuple[dict[int, str], bool]:
+    names: dict[int, set[str]] = {}
+    for read in reads:
+        if read.output is None:
+            continue
+        for task, host in read.output.task_hosts:
+            names.setdefault(task, set()).add(host)
+        for event in read.events:
+            if isinstance(event, TaskEnd):
+                for task in event.tasks:
+                    names.setdefault(task, set()).add(event.host)
+    clear = {task: next(iter(hosts)) for task, hosts in names.items() if len(hosts) == 1}
+    return clear, len(clear) < len(names)
+
+
+def _lone_agent(read: _Read) -> bool:
+    tables = {(e.speaker.task, e.table) for e in read.events if isinstance(e, TableEntry)}
+    agents = {e.agent_pid for e in read.events if isinstance(e, ExitNoticed)}
+    return len(tables) <= 1 and len(agents) <= 1
+
+
+def _pairs(read: _Read) -> list[tuple[Event, Seen | None]]:
+    lone = _lone_agent(read)
+    return [
+        (event, seen(event, attempt, lone_agent=lone))
+        for event, attempt in zip(read.events, read.attempts, strict=True)
+    ]
+
+
+def _parts(read: _Read) -> list[Seen]:
+    lone = _lone_agent(read)
+    parts = [part for _, part in _pairs(read)]
+    if read.output is not None:
+        parts += [
+            heard(each.speaker, read.document.name, lone_agent=lone) for each in read.output.heard
+        ]
+    return [part for part in parts if part is not None]
+
+
+def _happened(read: _Read, roster: Roster) -> list[Happened]:
+    if read.kind is Kind.OUTPUT:
+        source = "rank's log" if read.document.what == "rank-log" else "job output"
+    else:
+        source = read.kind.value
+    return [Happened(event, roster.process(part), source) for event, part in _pairs(read)]
+
+
+# Kernel events, Slurm's lines and a job's facts belong to every attempt; the judge sorts them.
+def _run(number: int, roster: Roster, happened: Sequence[Happened], reads: Sequence[_Read]) -> Run:
+    numbers = [attempt for read in reads for attempt in read.attempts]
+    mine = [
+        each
+        for each, attempt in zip(happened, numbers, strict=True)
+        if attempt == number or not _has_attempt(each.event)
+    ]
+    progressed = any(
+        each.lines > 0
+        for read in reads
+        if read.output is not None
+        for each in read.output.heard
+        if each.speaker.attempt == number and _is_progress(read, each.speaker)
+    )
+    return Run(number, roster.processes(number), tuple(mine), progressed)
+
+
+def _has_attempt(event: Event) -> bool:
+    return not isinstance(
+        event, OomKill | Trap | Xid | TaskEnd | OomNoticed | Cancelled | NodeFailure | EndFacts
+    )
+
+
+# A rank's standard output is its progress; its standard error may hold its failure alone.
+def _is_progress(read: _Read, speaker: Speaker) -> bool:
+    return speaker.run is not None and read.document.name.endswith("stdout.log")
+
+
+def _jobs(happened: Iterable[Happened], facts: JobFacts | None) -> frozenset[str]:
+    jobs: set[str] = set()
+    if facts is not None:
+        return frozenset({facts.id, facts.raw_id or facts.id})
+    for each in happened:
+        event = each.event
+        if isinstance(event, Cancelled | OomNoticed | EndFacts) and event.job:
+            jobs.add(event.job)
+    return frozenset(jobs)
+
+
+def _nodes(facts: JobFacts | None, ends: Sequence[EndFacts]) -> tuple[str, ...]:
+    for text in (facts.nodes if facts else None, *(end.nodes for end in ends)):
+        if text:
+            try:
+                return nodelist.expand(text)
+            except nodelist.NodeListError:
+                continue
+    return ()
+
+
+def _hosts(
+    roster: Roster, numbers: Iterable[int], happened: Iterable[Happened], task_hosts: dict[int, str]
+) -> frozenset[str]:
+    hosts = {process.host for number in numbers for process in roster.processes(number)}
+    hosts |= {getattr(each.event, "host", None) for each in happened}
+    return frozenset(host for host in (*hosts, *task_hosts.values()) if host)
+
+
+def _kernel(case: Case, reads: Sequence[_Read]) -> tuple[tuple[str | None, str], ...]:
+    found: dict[str | None, str] = {}
+    for node in case.coverage:
+        for item in node.coverage:
+            if item.what == "kernel":
+                found[node.node] = item.state
+    if not case.coverage:
+        for read in reads:
+            if read.kind is Kind.KERNEL:
+                found[read.document.host] = "partial"
+    return tuple(sorted(found.items(), key=lambda item: item[0] or ""))
+
+
+def _first(values: Iterable[T | None]) -> T | None:
+    return next((value for value in values if value is not None), None)
