@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -72,16 +73,18 @@ class Stage:
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Leave report.html and verdict.json here (default: a new folder for temporary files).",
+    help="Leave the report and the evidence here (default: a new folder for temporary files).",
 )
 def demo(folder: Path | None) -> None:
     """Replay a recorded real failure through collector, spool, daemon and report."""
-    kept = Path(tempfile.mkdtemp(prefix="firstfault-report-")) if folder is None else folder
-    with tempfile.TemporaryDirectory(prefix="firstfault-demo-") as name:
-        try:
-            _play(Stage(Path(name)), kept.absolute())
-        except DemoError as error:
-            raise click.ClickException(str(error)) from error
+    kept = _temporary() if folder is None else folder.absolute()
+    try:
+        kept.mkdir(parents=True, exist_ok=True)
+        _play(_stage(kept, _owner()), kept)
+    except DemoError as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or kept}: {error.strerror}") from error
 
 
 def _play(stage: Stage, kept: Path) -> None:
@@ -98,6 +101,7 @@ def _play(stage: Stage, kept: Path) -> None:
         say("The daemon takes the records in and judges ...")
         verdict = await_verdict(stage.config, job)
         show(stage.config, job, kept, verdict)
+        say(f"The evidence that it quotes: {stage.work_dir}")
         if sys.stdin.isatty() and sys.stdout.isatty():
             say(f"The page is served at http://127.0.0.1:{port}/ until Ctrl-C.")
             with contextlib.suppress(KeyboardInterrupt):
@@ -107,7 +111,6 @@ def _play(stage: Stage, kept: Path) -> None:
 
 def show(config: Path, job: str, kept: Path, verdict: dict[str, Any]) -> None:
     """Prints the job's report and leaves the page and the verdict in the folder ``kept``."""
-    kept.mkdir(parents=True, exist_ok=True)
     click.echo()
     click.echo(report(config, job, "text").decode("utf-8", "replace"))
     (kept / "report.html").write_bytes(report(config, job, "html"))
@@ -122,11 +125,14 @@ def lay_out(stage: Stage, recording: Traversable, facts: dict[str, Any], owner: 
     The queue's entries are what the Epilog noted on each node; their times are when it did.
     """
     job = str(facts["job"])
-    stage.folder.chmod(0o755)
     for name in ("queue/ready", "spool"):
         (stage.folder / name).mkdir(mode=0o700, parents=True)
     (stage.folder / "queue").chmod(0o700)
     ended_at = max(facts["epilog_at"].values())
+    for path in reversed([stage.work_dir.parent, *stage.work_dir.parent.parents]):
+        if path.is_relative_to(stage.folder):
+            path.mkdir(exist_ok=True)
+            path.chmod(0o755)
     _copy(recording / "work", stage.work_dir, owner, ended_at)
     for name in ("kmsg.txt", "sacct.txt"):
         (stage.folder / name).write_bytes((recording / name).read_bytes())
@@ -284,6 +290,26 @@ def _python(arguments: list[str], deadline_s: float, what: str) -> bytes:
     return done.stdout
 
 
+def _temporary() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="firstfault-demo-"))
+    folder.chmod(0o755)
+    return folder
+
+
+def _stage(kept: Path, owner: Owner) -> Stage:
+    """An empty folder for the evidence, in ``kept`` if the job's owner can get there."""
+    folder = kept / "evidence"
+    if folder.exists():
+        if not (folder / Stage(folder).config.name).is_file():
+            raise DemoError(f"{folder} is not of an earlier demonstration: choose another --folder")
+        shutil.rmtree(folder)
+    everyone = all(path.stat().st_mode & 0o001 for path in (kept, *kept.parents))
+    if not everyone and owner.uid != os.geteuid():
+        return Stage(_temporary())
+    folder.mkdir(mode=0o755)
+    return Stage(folder)
+
+
 def _owner() -> Owner:
     # root's own files are not for the collector to read: then the job is nobody's
     if os.geteuid() == 0:
@@ -294,7 +320,7 @@ def _owner() -> Owner:
 def _copy(source: Traversable, target: Path, owner: Owner, modified_at: float) -> None:
     """Copies a folder; everything in it is ``owner``'s and of the moment ``modified_at``."""
     if source.is_dir():
-        target.mkdir(mode=0o755, parents=True)
+        target.mkdir()
         for entry in source.iterdir():
             _copy(entry, target / entry.name, owner, modified_at)
     else:

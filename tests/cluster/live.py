@@ -22,6 +22,7 @@ def main(folder: Path) -> None:
     reason = slurm_cluster.missing() or jobs.missing()
     if reason is not None:
         raise click.ClickException(reason)
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         _play(folder.absolute())
     except (demo.DemoError, slurm_cluster.ClusterError, TimeoutError) as error:

@@ -86,14 +86,19 @@ class Session:
         job = self.runs[name].job
         return [m for m in list(self.slack.messages) if job in json.dumps(m.payload)]
 
-    def message(self, name: str) -> dict[str, Any]:
-        """The newest message about the job; waits for the first."""
+    def message(self, name: str) -> Message:
+        """The first message that says what the final verdict says; waits for it."""
+        title = self.verdict(name)["cause"]["title"]
         until = time.monotonic() + _VERDICT_DEADLINE_S
-        while not self.messages(name):
+        while True:
+            posted = self.messages(name)
+            for message in posted:
+                if title in json.dumps(message.payload, ensure_ascii=False):
+                    return message
             if time.monotonic() > until:
-                raise TimeoutError(f"nothing was posted about {name}: {self.slack.refused}")
+                said = [message.payload["text"] for message in posted]
+                raise TimeoutError(f"not posted: {title!r}; but {said}; {self.slack.refused}")
             time.sleep(0.1)
-        return self.messages(name)[-1].payload
 
     def records(self, name: str) -> list[Path]:
         """The job's evidence records, which the daemon keeps beside the spool when it has read them."""

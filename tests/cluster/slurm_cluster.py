@@ -305,6 +305,8 @@ def _start(base: Path, name: str, argv: list[str], *, user: str = "root") -> Non
             extra_groups=os.getgrouplist(user, account.pw_gid),
         )
     processes.note(base / "pids" / name, child.pid)
+    # from here on the note stands for it, also for another process that stops the cluster
+    child.returncode = 0
 
 
 def _await(base: Path, name: str, deadline_s: float, ready: Callable[[], bool]) -> None:
