@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from firstfault.model import verdict as v
+from firstfault.report import html, text
 from firstfault.report.outline import outline
 from firstfault.report.sections import Limits
 from tests.report import verdicts as examples
@@ -107,3 +108,17 @@ def test_consequences_are_counted_and_their_ranks_named():
         "ranks that lost a peer: 6 (ranks 0-3,6-7)",
         "ranks that their agent terminated: 1 (rank 4)",
     ]
+
+
+def test_a_time_line_says_its_zone_or_that_it_has_no_times():
+    timeless = tuple(
+        msgspec.structs.replace(link, earliest=None, latest=None)
+        for link in examples.CGROUP_OOM.chain
+    )
+    without = msgspec.structs.replace(examples.CGROUP_OOM, chain=timeless)
+
+    assert outline(examples.CGROUP_OOM, LIMITS).times == "UTC"
+    assert outline(without, LIMITS).times == "no times to show"
+    assert "Time line (no times to show)\n  - rank 5 on n4: " in text.render(without)
+    assert "timeline timeless" in html.render(without)
+    assert "timeline timeless" not in html.render(examples.CGROUP_OOM)

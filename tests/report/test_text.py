@@ -95,3 +95,13 @@ def words(command: str) -> list[str]:
 
 def test_a_very_narrow_terminal_gets_forty_columns():
     assert text.render(examples.NONE, width=1) == text.render(examples.NONE, width=40)
+
+
+def test_a_path_that_does_not_fit_is_broken_after_a_slash():
+    line = v.Evidence(
+        "cause", "rank log", "n1", "/scratch/run/attempt_0/local_rank_1/stderr.log", 3, 0, "x"
+    )
+    verdict = v.Verdict(job=v.Job(), cause=examples.NONE.cause, evidence=(line,))
+    lines = text.render(verdict, width=44).splitlines()
+
+    assert lines[4:6] == ["/scratch/run/attempt_0/local_rank_1/", "stderr.log line 3)"]

@@ -35,7 +35,7 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
     phrase = limits.phrase
     quotes = [_quote(e, limits, k) for k, e in enumerate(verdict.evidence[: limits.items], 1)]
     remedy = verdict.remedy
-    dated = _days(verdict.chain[: 2 * limits.items]) > 1
+    days = _days(verdict.chain[: 2 * limits.items])
     return Outline(
         tone=_tone(verdict.cause),
         headline=_headline(verdict.cause, phrase),
@@ -59,8 +59,11 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
         prevent=_phrases(remedy.prevent, limits),
         effects_sentence=_effects_sentence(verdict.consequences),
         effects=_listing(verdict.consequences, limits.items, lambda c: _effect(c, limits)),
+        times="UTC" if days else "no times to show",
         events=_listing(
-            verdict.chain, 2 * limits.items, lambda link: _event(link, len(quotes), phrase, dated)
+            verdict.chain,
+            2 * limits.items,
+            lambda link: _event(link, len(quotes), phrase, days > 1),
         ),
         alternatives=_listing(verdict.alternatives, limits.items, lambda a: _reading(a, phrase)),
         unexplained=_listing(verdict.unexplained, limits.items, lambda e: _quote(e, limits)),

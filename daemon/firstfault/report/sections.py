@@ -108,7 +108,8 @@ class Outline(msgspec.Struct, frozen=True):
     """All that a report says.
 
     ``tone`` is "failure", "unknown" or "success". It, the marks and the events' kinds are ours,
-    whatever the verdict holds: they alone may name a style.
+    whatever the verdict holds: they alone may name a style. ``times`` says in which zone the
+    events' times are, or that there are none.
     """
 
     tone: str
@@ -133,6 +134,7 @@ class Outline(msgspec.Struct, frozen=True):
     prevent: Listing[str]
     effects_sentence: str | None
     effects: Listing[Effect]
+    times: str
     events: Listing[Event]
     alternatives: Listing[Reading]
     unexplained: Listing[Quote]

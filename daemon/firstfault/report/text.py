@@ -132,10 +132,10 @@ def _effects(said: Outline, width: int) -> Iterator[Line]:
 def _events(said: Outline, width: int) -> Iterator[Line]:
     if not said.events.items:
         return
-    yield from _title("Time line (UTC)", width)
+    yield from _title(f"Time line ({said.times})", width)
     column = max(len(event.when) for event in said.events.items)
     for event in said.events.items:
-        lead = f"  {event.when:>{column}}  "
+        lead = f"  {event.when:>{column}}  " if column else "  - "
         where = f"{event.where}: " if event.where else ""
         text = f"{where}{event.what} [{event.role}]"
         yield from _wrapped(text, width, lead, " " * len(lead))
@@ -237,10 +237,13 @@ def _wrapped(
 
 
 def _split_at(word: str, cells: int) -> tuple[str, str]:
+    """The part of ``word`` that fits and the rest; a path is rather broken after a slash."""
     # At least one character, or a wide one in a narrow place would never end.
     end = 1
     used = cell_len(word[0])
     while end < len(word) and used + cell_len(word[end]) <= cells:
         used += cell_len(word[end])
         end += 1
+    slash = word.rfind("/", end // 2, end)
+    end = slash + 1 if slash > 0 else end
     return word[:end], word[end:]
