@@ -8,7 +8,8 @@ from firstfault.judge.runs import answering
 from firstfault.judge.verdict import assemble, facts_of
 from firstfault.model import verdict as v
 from firstfault.model.case import Case
-from firstfault.model.run import Told
+from firstfault.model.event import OomKill, Sign, Traceback, Trap
+from firstfault.model.run import Run, Told
 from firstfault.report import causes
 from firstfault.runs.told import told as read
 
@@ -25,7 +26,7 @@ def diagnose(case: Case) -> v.Verdict:
         return _say(told, None, Judgement("none", confidence, v.UNKNOWN), answer.outcomes)
     run = told.runs[answer.index]
     judgement = decide(told, found[answer.index])
-    if judgement.cause == "unknown" and not judgement.roots and _is_healthy(told, answer.index):
+    if judgement.cause == "unknown" and not judgement.roots and _is_healthy(told, run):
         judgement = Judgement("none", v.POSSIBLE, v.UNKNOWN)
     return _say(told, answer.index, judgement, answer.outcomes, run.attempt)
 
@@ -53,8 +54,10 @@ def _say(
 
 
 # Output in which nothing went wrong, of a job of which Slurm has said nothing else.
-def _is_healthy(told: Told, index: int) -> bool:
+def _is_healthy(told: Told, run: Run) -> bool:
     facts = told.facts
     ended_badly = facts is not None and facts.state not in (None, "COMPLETED")
-    spoke = bool(told.runs[index].roster) or told.outputs > 0
-    return spoke and not ended_badly and not told.exit_status
+    alarmed = any(
+        isinstance(each.event, Traceback | Sign | Trap | OomKill) for each in run.happened
+    )
+    return told.outputs > 0 and not ended_badly and not told.exit_status and not alarmed

@@ -155,6 +155,8 @@ def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
     codes = [e.event.exit_code for e in exits if isinstance(e.event, ExitNoticed | TableEntry)]
     plain = [e for e in found if e not in sure]
     ended_by_it = any(code == 1 for code in codes) or bool(entries)
+    if not codes:
+        ended_by_it = any(isinstance(e.event, Traceback) and e.event.final for e in plain[-1:])
     chosen = sure or (plain[-1:] if ended_by_it else [])
     if not chosen:
         return None

@@ -21,7 +21,8 @@ from firstfault.faults.slurm import slurm_faults
 from firstfault.model.event import OomKill, Sign, Traceback, Trap
 from firstfault.model.fault import Effect, Fault, Findings, Proof
 from firstfault.model.run import Happened, Run, Told
-from firstfault.signatures import meaning
+from firstfault.model.verdict import ExceptionFacts
+from firstfault.signatures import EFFECTS, meaning
 
 
 def findings(told: Told, run: Run) -> Findings:
@@ -46,7 +47,7 @@ def findings(told: Told, run: Run) -> Findings:
     faults += loose_faults
     effects += loose_effects
     effects += launcher_and_slurm(run)
-    faults += _signs(run, faults)
+    faults, effects = _with_loose_words(run, faults, effects)
     return Findings(
         faults=tuple(faults),
         effects=tuple(effects),
@@ -87,7 +88,12 @@ def _unattributed(
         # One of these ranks raised it, the others lost a peer: which is which is not told.
         one = msgspec.structs.replace(faults[0], candidates=tuple(d.process for d in owners))
         return [one], effects, [death for death in nameless if death not in owners]
-    owned = [with_process(faults[0], death) for death in owners]
+    # As many tracebacks as ranks that ended so: each has one. Otherwise a rank that its agent
+    # ended may have raised it too.
+    even = len(owners) == len(next(iter(groups.values())))
+    owned = [
+        msgspec.structs.replace(with_process(faults[0], death), rank_sure=even) for death in owners
+    ]
     return owned, effects, [death for death in nameless if death not in owners]
 
 
@@ -109,14 +115,67 @@ def _loose_fault(key: str, seen: Sequence[Happened]) -> Fault:
     )
 
 
-# Lines that a signature knows and that no exception or signal has claimed.
-def _signs(run: Run, faults: Sequence[Fault]) -> list[Fault]:
+# Lines that a signature knows, in streams of nobody in particular. What a process said as it
+# aborted is narrower than the signal that it died of; a lost peer explains an abort.
+def _with_loose_words(
+    run: Run, faults: list[Fault], effects: list[Effect]
+) -> tuple[list[Fault], list[Effect]]:
     used = {each.place for fault in faults for each in fault.proofs}
+    signs = [
+        each
+        for each in run.happened
+        if isinstance(each.event, Sign) and each.event.place not in used
+    ]
+    loose = [each for each in signs if each.process is None]
+    lost = [each for each in loose if _means(each) in ("waited", "peer-lost")]
+    narrow = [each for each in loose if each not in lost and _means(each) != "process.abort"]
+    crashes = [f for f in faults if f.cause in ("process.abort", "process.segfault") and f.sure]
+    words = [f for f in faults if f.process is None and f.exception is not None]
+    for crash in crashes:
+        if "rank" in crash.sources and crash.cause == "process.segfault":
+            continue
+        if len(words) == 1 and len(crashes) == 1:
+            faults = [f for f in faults if f not in (crash, words[0])]
+            faults.append(_narrowed(crash, words[0].cause, words[0].proofs, words[0].exception))
+        elif narrow:
+            faults.remove(crash)
+            proofs = tuple(proof(each) for each in narrow[:2])
+            faults.append(_narrowed(crash, _means(narrow[0]), proofs, None))
+        elif lost:
+            faults.remove(crash)
+            effects.append(Effect(_means(lost[0]), proof(lost[0]), crash.process, crash.at))
+    taken = {each.place for fault in faults for each in fault.proofs}
+    rest = [each for each in signs if each.event.place not in taken and each not in lost]
+    effects += [Effect(_means(each), proof(each), each.process) for each in lost[:1] if not crashes]
+    return [*faults, *_signs(rest, aborts=not lost)], effects
+
+
+def _narrowed(
+    crash: Fault, cause: str, proofs: tuple[Proof, ...], exception: ExceptionFacts | None
+) -> Fault:
+    return msgspec.structs.replace(
+        crash,
+        cause=cause,
+        key=cause,
+        sources=crash.sources | {"rank"},
+        proofs=tuple(dict.fromkeys((*proofs, *crash.proofs))),
+        exception=exception,
+    )
+
+
+def _means(each: Happened) -> str:
+    return each.event.means if isinstance(each.event, Sign) else ""
+
+
+# A line alone may be harmless: it counts only where nothing surer stands beside it, and a bare
+# "terminate called" says less than any other.
+def _signs(rest: Sequence[Happened], *, aborts: bool) -> list[Fault]:
     seen: dict[str, list[Happened]] = {}
-    for each in run.happened:
-        event = each.event
-        if isinstance(event, Sign) and event.place not in used and event.means != "waited":
-            seen.setdefault(event.means, []).append(each)
+    for each in rest:
+        if _means(each) not in EFFECTS:
+            seen.setdefault(_means(each), []).append(each)
+    if len(seen) > 1 or not aborts:
+        seen.pop("process.abort", None)
     return [
         Fault(
             cause=means,

@@ -87,9 +87,9 @@ def of_death(death: Death, run: Run) -> Fault | Effect | None:
         return _victim(death, death.raised)
     if death.raised is not None:
         return _raised_fault(death, death.raised)
-    waited = next((e for e in signs if _means(e) == "waited"), None)
+    waited = next((e for e in signs if _means(e) in ("waited", "peer-lost")), None)
     if waited is not None and exit_signal(death.exit_code) in (6, None):
-        return Effect("waited", proof(waited), death.process)
+        return Effect(_means(waited) or "", proof(waited), death.process)
     number = exit_signal(death.exit_code)
     if number is None and death.fatal:
         fatal = death.fatal[0].event

@@ -179,6 +179,8 @@ def _process(
         who = UNKNOWN if lone.host is None else confidence
     if lone.candidates:
         who = POSSIBLE
+    elif not lone.rank_sure:
+        who = _lower(who, LIKELY)
     return Judgement(
         lone.cause,
         confidence,
@@ -233,6 +235,12 @@ def _confidence(told: Told, group: Sequence[Fault], found: Findings) -> str:
         return CONFIRMED
     if fault.cause == "process.killed":
         return CONFIRMED if kernel_read(told, fault.host) == "full" else LIKELY
+    if fault.cause in ("process.abort", "process.bus-error") and not fault.sources & {
+        "rank",
+        "kernel",
+    }:
+        # The signal is certain; that no narrower cause explains it takes the rank's own words.
+        return LIKELY
     if fault.process is None:
         return LIKELY if fault.candidates else CONFIRMED if _alone(found) else LIKELY
     return CONFIRMED

@@ -120,7 +120,8 @@ class Traceback(msgspec.Struct, frozen=True):
 
     ``causes`` are the exceptions that it names as its direct cause or context, first to last
     (type, message). ``recorded`` is True for torchrun's error.json, ``hooked`` for torch's
-    excepthook (prefix ``[rankN]: ``): both tell an uncaught exception.
+    excepthook (prefix ``[rankN]: ``): both tell an uncaught exception. ``final`` is True where
+    nothing follows it in its stream.
     """
 
     place: Place
@@ -132,6 +133,7 @@ class Traceback(msgspec.Struct, frozen=True):
     causes: tuple[tuple[str, str], ...] = ()
     recorded: bool = False
     hooked: bool = False
+    final: bool = False
 
 
 class FatalError(msgspec.Struct, frozen=True):

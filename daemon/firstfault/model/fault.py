@@ -23,7 +23,8 @@ class Fault(msgspec.Struct, frozen=True):
     ``cause`` is an id of causes.toml. ``key`` is equal for faults that are the same in several
     ranks (the same exception from the same line). ``sources`` are the independent sources that
     agree. ``sure`` is False where the fault may itself be a consequence: it counts only when
-    nothing surer stands beside it. ``facts`` fill the title and the remedies.
+    nothing surer stands beside it; ``rank_sure`` is False where the process is only the best
+    guess. ``facts`` fill the title and the remedies.
     """
 
     cause: str
@@ -36,6 +37,7 @@ class Fault(msgspec.Struct, frozen=True):
     proofs: tuple[Proof, ...] = ()
     exception: ExceptionFacts | None = None
     sure: bool = True
+    rank_sure: bool = True
     pid: int | None = None
     step: str | None = None
     facts: tuple[tuple[str, str], ...] = ()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from firstfault.model.document import Document
-from firstfault.model.event import Event, Sign
+from firstfault.model.event import Event, Sign, Traceback
 from firstfault.model.line import Line, Speaker
 from firstfault.readers.elastic import TableReader, agent_event
 from firstfault.readers.python import FatalErrorReader, TracebackReader
@@ -71,9 +71,17 @@ def read_output(document: Document, zone: Zone) -> Output:
         events.extend(stream.table.flush(zone))
         events.extend(stream.tracebacks.flush())
         events.extend(stream.fatal.flush())
+    events = [_with_end(event, counts) for event in events]
     events.sort(key=lambda event: (event.place.offset, type(event).__name__))
     heard = tuple(Heard(who, number, last) for who, (number, last) in counts.items())
     return Output(tuple(events), heard, tuple(sorted(task_hosts)))
+
+
+# Whether a traceback is the last that its speaker said.
+def _with_end(event: Event, counts: dict[Speaker, tuple[int, int]]) -> Event:
+    if not isinstance(event, Traceback) or event.place.offset < counts[event.speaker][1]:
+        return event
+    return msgspec.structs.replace(event, final=True)
 
 
 def _events(line: Line, stream: _Stream, zone: Zone) -> Iterator[Event]:

@@ -20,6 +20,9 @@ _NO_COMMA_FRAME = re.compile(
     r'\s*File "(?P<file>[^"]{1,4096})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$'
 )
 _EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,200})(?:: ?(?P<message>.*))?$", re.DOTALL)
+_BARE = re.compile(
+    r"((?:[\w.]{1,200}\.)?[A-Z]\w{0,100}(?:Error|Exception|Interrupt)): (.*)$", re.DOTALL
+)
 _FATAL = re.compile(
     r"Fatal Python error: (Segmentation fault|Aborted|Bus error|Floating[- ]point exception|"
     r"Illegal instruction)"
@@ -75,6 +78,11 @@ class TracebackReader:
         if self._ended is not None and self._chained:
             return
         yield from self.flush()
+        if line.hooked and (bare := _BARE.match(text)):
+            # The traceback's head was cut off; torch's own prefix tells that it was one.
+            self._ended = Traceback(
+                line.place, line.speaker, None, bare[1], bare[2][:2_000], (), hooked=True
+            )
 
     def flush(self) -> Iterator[Traceback]:
         """The traceback that nothing followed."""
