@@ -135,3 +135,10 @@ def test_without_a_place_to_read_the_report_there_is_no_link():
 def test_a_link_can_lead_only_to_a_web_page(url: str):
     with pytest.raises(ValueError, match="report_url must be"):
         message(examples.NONE, report_url=url)
+
+
+def test_what_does_not_fit_is_counted():
+    said = json.dumps(message(examples.huge()))
+
+    assert "and 4,997 more in the report" in said
+    assert "and 5,000 commands more, see the report" in said

@@ -179,7 +179,7 @@ def _facts(*pairs: tuple[str, object]) -> tuple[Fact, ...]:
 
 def _job_facts(job: v.Job) -> tuple[Fact, ...]:
     return _facts(
-        ("Id", job.id),
+        ("Job id", job.id),
         ("Array task", job.array_task),
         ("Name", job.name),
         ("Owner", job.user),

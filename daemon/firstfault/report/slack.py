@@ -94,6 +94,9 @@ def _advice(said: Outline) -> list[Json]:
         elements += [_label("What to do"), _bullets(said.do)]
     if said.commands.items:
         elements.append(_preformatted("\n".join(said.commands.items)))
+    if said.commands.left_out:
+        more = w.count(said.commands.left_out, "command")
+        elements.append(_section([_text(f"and {more} more, see the report")]))
     return elements
 
 
