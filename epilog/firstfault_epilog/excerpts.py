@@ -33,6 +33,13 @@ class Cut(NamedTuple):
     note: Optional[str]
 
 
+# ``keep`` is the offset that the excerpt must hold, whatever its line starts like.
+class _Window(NamedTuple):
+    begin: int
+    end: int
+    keep: int
+
+
 def cut(handle: int, size: int, budget: int, anchors: Anchors, stop_at: float) -> Cut:
     """The parts of the open file ``handle`` (of ``size`` bytes), together about ``budget`` bytes.
 
@@ -47,7 +54,7 @@ def cut(handle: int, size: int, budget: int, anchors: Anchors, stop_at: float) -
         return Cut(whole, (Excerpt(0, 1, data),) if data else (), note)
     head, tail = (HEAD, TAIL) if budget >= 2 * (HEAD + TAIL) else (budget // 6, budget // 3)
     found = search(handle, size, anchors, stop_at)
-    windows = [(0, head), (size - tail, size)]
+    windows = [_Window(0, head, 0), _Window(size - tail, size, size)]
     room = budget - head - tail
     # The first occurrences tell the cause more often than the last ones.
     for hits, share in ((found.first, 0.65), (tuple(reversed(found.last)), 1.0)):
@@ -74,27 +81,27 @@ def _read(handle: int, offset: int, count: int) -> bytes:
     return b"".join(parts)
 
 
-def _window(handle: int, size: int, hit: Hit, room: int) -> Tuple[int, int]:
+def _window(handle: int, size: int, hit: Hit, room: int) -> _Window:
     start = max(0, hit.offset - BACK_MAX)
     before = _read(handle, start, hit.offset - start).split(b"\n")
     kept = before[-(LINES_BEFORE + 1) :]
     begin = hit.offset - len(b"\n".join(kept))
     after = _read(handle, hit.offset, room)
-    end = at = 0
     stack = hit.text.startswith(STACK_HEADS)
-    for _ in range(STACK_LINES if stack else LINES_AFTER):
-        at = after.find(b"\n", end)
-        if at < 0:
-            end = len(after)
-            break
-        end = at + 1
+    left = STACK_LINES if stack else LINES_AFTER
+    end = 0
+    while left > 0 and end < len(after):
+        newline = after.find(b"\n", end)
+        end = newline + 1 if newline >= 0 else len(after)
+        left -= 1
         if stack and _stack_ends(after, end):
-            break
-    return begin, min(size, hit.offset + end)
+            # The exception's own message stands below its stack.
+            left = min(left, LINES_AFTER)
+            stack = False
+    return _Window(begin, min(size, hit.offset + end), hit.offset)
 
 
-# A stack is over some lines after its last indented or framed line; keeping on to 200 lines would
-# spend the budget on what follows it.
+# A stack is over where no indented or framed line follows soon: others' lines may stand between.
 def _stack_ends(data: bytes, at: int) -> bool:
     following = data[at : at + (4 << 10)].split(b"\n")[:12]
     return len(following) == 12 and not any(
@@ -102,9 +109,9 @@ def _stack_ends(data: bytes, at: int) -> bool:
     )
 
 
-def _new_bytes(windows: List[Tuple[int, int]], window: Tuple[int, int]) -> int:
-    begin, end = window
-    for other_begin, other_end in windows:
+def _new_bytes(windows: List[_Window], window: _Window) -> int:
+    begin, end, _ = window
+    for other_begin, other_end, _ in windows:
         if other_begin <= begin < other_end:
             begin = min(end, other_end)
         if other_begin < end <= other_end:
@@ -113,11 +120,11 @@ def _new_bytes(windows: List[Tuple[int, int]], window: Tuple[int, int]) -> int:
 
 
 # Ordered, not overlapping, each from the start of a line.
-def _merged(handle: int, size: int, windows: List[Tuple[int, int]]) -> List[Tuple[int, int]]:
+def _merged(handle: int, size: int, windows: List[_Window]) -> List[Tuple[int, int]]:
     result: List[Tuple[int, int]] = []
-    for begin, end in sorted(windows):
-        aligned = _line_start(handle, begin, end)
-        stop = min(size, _line_end(handle, end, size))
+    for window in sorted(windows):
+        aligned = _line_start(handle, window)
+        stop = min(size, _line_end(handle, window.end, size))
         if result and aligned <= result[-1][1]:
             result[-1] = (result[-1][0], max(result[-1][1], stop))
         else:
@@ -125,16 +132,16 @@ def _merged(handle: int, size: int, windows: List[Tuple[int, int]]) -> List[Tupl
     return result
 
 
-def _line_start(handle: int, begin: int, end: int) -> int:
+def _line_start(handle: int, window: _Window) -> int:
+    begin = window.begin
     if begin == 0 or _read(handle, begin - 1, 1) == b"\n":
         return begin
     back = max(0, begin - BACK_MAX)
-    before = _read(handle, back, begin - back)
-    newline = before.rfind(b"\n")
+    newline = _read(handle, back, begin - back).rfind(b"\n")
     if newline >= 0:
         return back + newline + 1
-    inside = _read(handle, begin, min(end - begin, WINDOW_MAX)).find(b"\n")
-    return begin + inside + 1 if 0 <= inside < end - begin - 1 else begin
+    newline = _read(handle, begin, min(window.keep - begin, WINDOW_MAX)).find(b"\n")
+    return begin + newline + 1 if newline >= 0 and begin + newline + 1 < window.end else begin
 
 
 def _line_end(handle: int, end: int, size: int) -> int:

@@ -1,0 +1,168 @@
+"""Which parts of a log are taken."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from firstfault_epilog import anchors, excerpts, search
+
+ANCHORS = anchors.read()
+BUDGET = 96 << 10
+QUIET = b"[default0]: step %d loss 0.1234 tokens/s 4821\n"
+
+
+def cut(tmp_path: Path, data: bytes, budget: int = BUDGET) -> excerpts.Cut:
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        found = excerpts.cut(handle, len(data), budget, ANCHORS, time.monotonic() + 30)
+    finally:
+        os.close(handle)
+    end = 0
+    for excerpt in found.excerpts:
+        assert data[excerpt.offset : excerpt.offset + len(excerpt.data)] == excerpt.data
+        assert excerpt.offset >= end, "in order, not overlapping"
+        assert excerpt.line in (None, 1 + data[: excerpt.offset].count(b"\n"))
+        end = excerpt.offset + len(excerpt.data)
+    return found
+
+
+def text(found: excerpts.Cut) -> bytes:
+    return b"".join(excerpt.data for excerpt in found.excerpts)
+
+
+def quiet(count: int, start: int = 0) -> bytes:
+    return b"".join(QUIET % n for n in range(start, start + count))
+
+
+def test_a_small_file_is_whole(tmp_path: Path) -> None:
+    data = quiet(1000)
+
+    found = cut(tmp_path, data)
+
+    assert found.complete and text(found) == data
+
+
+def test_of_a_large_file_head_tail_and_the_lines_around_anchors_are_taken(tmp_path: Path) -> None:
+    data = quiet(50_000) + b"RuntimeError: NCCL error\n" + quiet(50_000, 50_000)
+
+    found = cut(tmp_path, data)
+
+    assert not found.complete and found.note is None
+    assert len(found.excerpts) == 3
+    assert b"step 0 " in text(found) and b"step 99999 " in text(found)
+    assert b"step 49998 " in text(found) and b"step 50005 " in text(found)
+    assert all(e.line is not None for e in found.excerpts)
+
+
+def test_a_traceback_is_kept_whole(tmp_path: Path) -> None:
+    frames = b"".join(b'  File "a.py", line %d, in f\n    f()\n' % n for n in range(80))
+    trace = b"Traceback (most recent call last):\n" + frames + b"MyOwnProblem: no batch\n"
+    data = quiet(50_000) + trace + quiet(50_000)
+
+    assert trace in text(cut(tmp_path, data))
+
+
+def test_an_anchor_across_two_chunks_is_found(tmp_path: Path) -> None:
+    line = b"RuntimeError: CUDA error\n"
+    for shift in (5, 10, 20):
+        before = search.CHUNK * 3 - shift
+        data = b"x" * 79 + b"\n"
+        data = (data * (before // 80 + 1))[: before - 1] + b"\n" + line + quiet(20_000)
+
+        assert line in text(cut(tmp_path, data))
+
+
+def test_the_first_occurrences_are_kept_before_the_last_ones(tmp_path: Path) -> None:
+    data = quiet(20_000) + b"".join(b"ValueError: number %d\n" % n + quiet(20) for n in range(4000))
+
+    found = cut(tmp_path, data)
+
+    assert b"ValueError: number 0\n" in text(found)
+    assert b"ValueError: number 3999\n" in text(found)
+    assert len(text(found)) <= BUDGET * 1.1
+
+
+def test_a_rare_anchor_is_found_among_many_of_another_kind(tmp_path: Path) -> None:
+    data = quiet(2000) + b"Connection reset by peer [1]\n" * 3000 + b"CUDA error: ecc\n"
+    data += b"Connection reset by peer [2]\n" * 1500 + quiet(2000)
+
+    assert b"CUDA error: ecc\n" in text(cut(tmp_path, data))
+
+
+def test_a_line_of_a_hundred_megabytes_is_searched_in_bounded_memory(tmp_path: Path) -> None:
+    data = bytearray(b"x" * 100_000_000)
+    data[70_000_000:70_000_017] = b"CUDA error: x \r y"
+    data += b"\nlast line\n"
+
+    found = cut(tmp_path, bytes(data))
+
+    assert b"CUDA error: x" in text(found)
+    assert text(found).endswith(b"last line\n")
+    assert len(text(found)) <= BUDGET * 1.1
+
+
+@pytest.mark.parametrize("unit", [b"\r", b"\x00", b"\xff", b"\n", b"ab\xe2\x82"])
+def test_bytes_that_are_no_lines_are_normal_input(tmp_path: Path, unit: bytes) -> None:
+    data = unit * (300_000 // len(unit)) + b"MemoryError: \n" + unit * 50_000
+
+    found = cut(tmp_path, data)
+
+    assert len(text(found)) <= BUDGET * 1.1
+    assert b"MemoryError" in text(found)
+
+
+def test_without_grep_start_and_end_are_searched_and_it_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "GREPS", ("/nonexistent/grep",))
+    data = quiet(2000) + b"CUDA error: x\n" + quiet(60_000)
+
+    found = cut(tmp_path, data)
+
+    assert b"CUDA error: x\n" in text(found)
+    assert "no grep" in (found.note or "")
+
+
+def test_when_time_is_up_head_and_tail_are_there_and_it_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    data = quiet(100_000)
+    path.write_bytes(data)
+    handle = os.open(path, os.O_RDONLY)
+
+    found = excerpts.cut(handle, len(data), BUDGET, ANCHORS, time.monotonic() - 1)
+    os.close(handle)
+
+    assert b"step 0 " in text(found) and b"step 99999 " in text(found)
+    assert "time ran out" in (found.note or "")
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_not_called_complete(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"short\n")
+    handle = os.open(path, os.O_RDONLY)
+
+    found = excerpts.cut(handle, 5000, BUDGET, ANCHORS, time.monotonic() + 5)
+    os.close(handle)
+
+    assert not found.complete and "shrank" in (found.note or "")
+
+
+@pytest.mark.parametrize("pattern", ANCHORS.patterns.split("\n"))
+def test_grep_and_python_read_each_anchor_alike(pattern: str, tmp_path: Path) -> None:
+    sample = (Path(__file__).parent / "anchor-lines.txt").read_bytes()
+    one = anchors.of([pattern]).expression
+    expected = [line for line in sample.splitlines() if one.search(line)]
+
+    by_grep = subprocess.run(
+        ["/bin/grep", "-aE", "-e", pattern], input=sample, stdout=-1, env={"LC_ALL": "C"}
+    ).stdout.splitlines()
+
+    assert by_grep == expected
+    assert expected, "each anchor has a sample line"

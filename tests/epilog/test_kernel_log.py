@@ -1,0 +1,241 @@
+"""The kernel log: this machine's own, and what stands in for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from firstfault_epilog import kernel, kernel_evidence
+from tests.epilog.node import Node, file_of
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def own_log_works() -> bool:
+    return os.geteuid() == 0 and os.access(kernel.DEVICE, os.R_OK | os.W_OK)
+
+
+needs_kmsg = pytest.mark.skipif(not own_log_works(), reason="needs root and /dev/kmsg")
+
+
+def lines(*texts: str, prefix: int = 6) -> tuple[kernel.Line, ...]:
+    raw = "".join(f"{prefix},{n},{n * 1000},-;{text}\n" for n, text in enumerate(texts))
+    return kernel.parse(raw.encode())
+
+
+def selected(*texts: str) -> list[str]:
+    selection = kernel_evidence.select(lines(*texts))
+    data = b"".join(excerpt.data for excerpt in selection.excerpts)
+    return [line.partition(";")[2] for line in data.decode().splitlines()]
+
+
+@needs_kmsg
+def test_the_clock_is_found_by_writing_a_marker_and_reading_it_back() -> None:
+    clock = kernel.calibrate(kernel.DEVICE, None, time.time())
+
+    assert clock.method == "kmsg-marker"
+    assert clock.uncertainty_s < 0.1
+    assert clock.kernel_offset_s is not None
+    rough = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert abs(clock.kernel_offset_s - rough) < 60
+
+
+@needs_kmsg
+def test_a_line_written_now_is_read_at_the_time_it_was_written() -> None:
+    clock = kernel.calibrate(kernel.DEVICE, None, time.time())
+    token = f"firstfault-test {os.urandom(6).hex()}"
+    written_at = time.time()
+    Path(kernel.DEVICE).write_bytes(b"<12>" + token.encode() + b"\n")
+
+    log = kernel.read(kernel.DEVICE)
+
+    (line,) = [line for line in log.lines if line.text == token.encode()]
+    assert clock.kernel_offset_s is not None
+    assert abs(line.microseconds / 1e6 + clock.kernel_offset_s - written_at) < 0.1
+    assert line.prefix == 12
+
+
+def test_the_markers_themselves_are_no_evidence() -> None:
+    marker = kernel.MARKER.decode() + "00ff segfault at 0"
+
+    assert kernel_evidence.in_window(lines(marker), None, 0, 1) == []
+
+
+def test_a_device_that_cannot_be_read_is_said_with_the_reason(tmp_path: Path) -> None:
+    log = kernel.read(str(tmp_path / "absent"))
+
+    assert log.lines == ()
+    assert [(row.state, row.reason) for row in log.coverage] == [("none", "ENOENT")]
+
+
+def test_continuation_lines_stay_with_their_record() -> None:
+    raw = b"6,1,5,-;segfault at 0\n SUBSYSTEM=acpi\n DEVICE=+acpi:x\n6,2,6,-;other\n"
+
+    (first, second) = kernel.parse(raw)
+
+    assert first.data + second.data == raw
+    assert (second.number, second.offset) == (4, raw.index(b"6,2,6"))
+
+
+def test_lines_that_are_no_records_are_left_out_and_do_not_shift_the_others() -> None:
+    raw = b"garbage\r\n\xff\xfe\n6,1,5,-;segfault at 0\n"
+
+    (line,) = kernel.parse(raw)
+
+    assert (line.number, line.offset) == (3, raw.index(b"6,1"))
+
+
+def test_an_oom_kill_is_kept_from_the_request_to_the_kill() -> None:
+    block = [
+        "java invoked oom-killer: gfp_mask=0xcc0, order=0",
+        "Call Trace:",
+        " try_charge_memcg+0x422/0x6f0",
+        "Tasks state (memory values in pages):",
+        "[  11744]  1001 11744  930016   512101",
+        "oom-kill:constraint=CONSTRAINT_MEMCG,task=python3,pid=11744,uid=1001",
+        "Memory cgroup out of memory: Killed process 11744 (python3)",
+    ]
+    reaper = "oom_reaper: reaped process 11744 (python3)"
+
+    assert selected("quiet", *block, "eth0: up", reaper, "quiet")[:7] == block
+    assert reaper in selected("quiet", *block, "eth0: up", "eth0: up", reaper)
+
+
+def test_an_oom_kill_with_ten_thousand_tasks_keeps_its_two_ends() -> None:
+    table = [f"[{n:7}]  1001 {n:5}  930016   512101   499839    12262" for n in range(1800)]
+
+    found = selected("a invoked oom-killer: x", *table, "Out of memory: Killed process 1 (a)")
+
+    assert found[0] == "a invoked oom-killer: x"
+    assert found[-1] == "Out of memory: Killed process 1 (a)"
+    assert len(found) < 400
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pt_main_thread[2536443]: segfault at 8 ip 0000 sp 0000 error 4 in libnccl.so.2[1+2]",
+        "traps: python3[12] trap invalid opcode ip:55 sp:7f error:0 in libc.so.6[1+2]",
+        "NVRM: Xid (PCI:0000:9b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off",
+        "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
+        "mce: [Hardware Error]: CPU 15: Machine Check Exception: 5 Bank 6: bb80",
+        "INFO: task python:280058 blocked for more than 120 seconds.",
+        "watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python3:123]",
+        "Kernel panic - not syncing: Fatal machine check",
+        "blk_update_request: I/O error, dev nvme0n1, sector 0",
+        "EXT4-fs error (device sda1): ext4_find_entry:1455",
+        "nfs: server filer not responding, still trying",
+        "LustreError: 11-0: lustre-OST0001-osc: operation ost_write failed with -110",
+        "Out of memory: Kill process 12 (python) score 9 or sacrifice child",
+    ],
+)
+def test_a_kernel_line_that_tells_of_a_fault_is_kept(text: str) -> None:
+    assert text in selected("usb 1-1: new device", text, "eth0: renamed")
+
+
+def test_the_code_line_after_a_segfault_is_kept() -> None:
+    segfault = "python3[1]: segfault at 0 ip 00 sp 00 error 4 in libc.so.6[1+2]"
+
+    assert selected(segfault, "Code: fe 7f 5c", "a", "b")[:2] == [segfault, "Code: fe 7f 5c"]
+
+
+def test_a_quiet_kernel_log_adds_nothing() -> None:
+    assert selected("usb 1-1: new device", "systemd[1]: Started x", "eth0: link up") == []
+
+
+def test_a_flood_keeps_the_first_faults_and_the_last(node: Node) -> None:
+    flood = [f"NVRM: Xid (PCI:0000:9b:00): 31, pid={n}, name=x, {'y' * 100}" for n in range(5000)]
+
+    found = selected(*flood)
+
+    assert found[0] == flood[0] and found[-1] == flood[-1]
+    assert sum(map(len, found)) <= kernel_evidence.BYTES_MAX
+
+
+def test_journal_and_dmesg_lines_take_the_form_of_dev_kmsg() -> None:
+    journal = (
+        b'{"MESSAGE":"segfault at 0","PRIORITY":"6","SYSLOG_FACILITY":"0",'
+        b'"_SOURCE_MONOTONIC_TIMESTAMP":"5000001","__MONOTONIC_TIMESTAMP":"5000009"}\n'
+        b'{"MESSAGE":[255,254],"PRIORITY":"4","__MONOTONIC_TIMESTAMP":"5000001"}\n'
+        b'{"MESSAGE":null}\nnot json\n[]\n'
+    )
+    dmesg = b"<6>[    5.000001] segfault at 0\n<12>[   77.123456] by a program\nnoise\n"
+
+    of_journal = kernel.parse(b"".join(kernel._journal_lines(journal)))
+    of_dmesg = kernel.parse(b"".join(kernel._dmesg_lines(dmesg)))
+
+    assert [(x.prefix, x.microseconds, x.text) for x in of_journal] == [
+        (6, 5000001, b"segfault at 0"),
+        (4, 5000001, b"\xff\xfe"),
+    ]
+    assert [(x.prefix, x.microseconds, x.text) for x in of_dmesg] == [
+        (6, 5000001, b"segfault at 0"),
+        (12, 77123456, b"by a program"),
+    ]
+    assert of_journal[0].sequence == of_dmesg[0].sequence != of_journal[1].sequence
+
+
+@pytest.fixture
+def memory_cgroup() -> Iterator[Path]:
+    """A group of this test's own with 32 MiB, cgroup v1 or v2."""
+    if not own_log_works():
+        pytest.skip("needs root and /dev/kmsg")
+    v1 = CGROUPS / "memory"
+    name = f"uid_0/job_{os.getpid()}"
+    parent = (v1 if v1.is_dir() else CGROUPS) / "firstfault-test"
+    folder = parent / name
+    try:
+        folder.mkdir(parents=True)
+        if v1.is_dir():
+            (folder / "memory.limit_in_bytes").write_text(str(32 << 20))
+        else:
+            for above in (CGROUPS, parent, folder.parent):
+                (above / "cgroup.subtree_control").write_text("+memory")
+            (folder / "memory.max").write_text(str(32 << 20))
+    except OSError as error:
+        pytest.skip(f"no memory cgroup can be made here: {error}")
+    yield folder
+    stop_at = time.monotonic() + 5
+    for place in (folder, folder.parent, parent):
+        while place.exists() and time.monotonic() < stop_at:
+            try:
+                place.rmdir()
+            except OSError:
+                time.sleep(0.02)
+
+
+def test_a_real_oom_kill_is_in_the_record_with_the_time_it_happened(
+    node: Node, memory_cgroup: Path
+) -> None:
+    node.configure(
+        FIRSTFAULT_KERNEL_LOG="/dev/kmsg", FIRSTFAULT_KERNEL_OFFSET_S="", FIRSTFAULT_BOOT_ID=""
+    )
+    hungry = (
+        f"open({str(memory_cgroup / 'cgroup.procs')!r}, 'w').write('0')\n"
+        "hog = []\nwhile True: hog.append(bytearray(1 << 20))\n"
+    )
+    before = time.time()
+    killed = subprocess.Popen([sys.executable, "-I", "-S", "-c", hungry])
+    assert killed.wait(30) == -9
+    after = time.time()
+    node.end_job(SLURM_JOB_START_TIME=str(int(before)))
+
+    done = node.collect()
+
+    assert (done.returncode, done.stderr) == (0, "")
+    (record,) = node.records()
+    text = file_of(record, ":/dev/kmsg").decode("utf-8", "replace")
+    (kill,) = [line for line in text.splitlines() if f"Killed process {killed.pid} " in line]
+    assert f"{memory_cgroup.name}" in text and "invoked oom-killer" in text
+    prefix, sequence, microseconds, _ = kill.partition(";")[0].split(",")
+    assert int(prefix) < 8 and int(sequence) > 0
+    assert record.clock is not None and record.clock.kernel_offset_s is not None
+    at = int(microseconds) / 1e6 + record.clock.kernel_offset_s
+    assert before - 0.5 <= at <= after + 0.5
+    assert record.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
