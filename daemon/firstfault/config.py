@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
@@ -165,15 +166,9 @@ def _check_keys(data: dict[str, Any], kind: type[msgspec.Struct], name: str, pre
     hints = get_type_hints(kind)
     for key, value in data.items():
         if key not in hints:
-            near = difflib.get_close_matches(prefix + key, keys(), n=1, cutoff=0.6)
-            tables = difflib.get_close_matches(key, hints, n=1, cutoff=0.6)
-            guess = tables[0] if tables else near[0] if near else None
-            remedy = (
-                f"Did you mean {(prefix + guess) if tables else guess!r}?"
-                if guess
-                else (f"Known here: {', '.join(sorted(hints))}.")
+            raise ConfigError(
+                f"{name}: unknown key {prefix + key!r}. {_remedy(key, hints, prefix)}"
             )
-            raise ConfigError(f"{name}: unknown key {prefix + key!r}. {remedy}")
         hint = hints[key]
         if get_origin(hint) is None and isinstance(hint, type) and issubclass(hint, msgspec.Struct):
             if not isinstance(value, dict):
@@ -182,6 +177,16 @@ def _check_keys(data: dict[str, Any], kind: type[msgspec.Struct], name: str, pre
         elif get_origin(hint) is Literal and value not in get_args(hint):
             allowed = ", ".join(f'"{choice}"' for choice in get_args(hint))
             raise ConfigError(f"{name}: {prefix}{key} is {value!r}; it may be {allowed}.")
+
+
+def _remedy(key: str, here: Mapping[str, object], prefix: str) -> str:
+    """Where an unknown key may have been meant to stand."""
+    elsewhere = [known for known in keys() if known.rpartition(".")[2] == key]
+    near = [prefix + known for known in difflib.get_close_matches(key, here, n=1, cutoff=0.6)]
+    far = difflib.get_close_matches(prefix + key, keys(), n=1, cutoff=0.6)
+    for guess in (*elsewhere, *near, *far):
+        return f"Did you mean {guess!r}?"
+    return f"Known here: {', '.join(sorted(here))}."
 
 
 def _located(message: str) -> str:

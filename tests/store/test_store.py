@@ -87,7 +87,7 @@ def test_a_schema_of_a_newer_program_is_refused(tmp_path: Path, database: Databa
 def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="Check that the folder exists"):
         open_store(f"sqlite:///{tmp_path}/absent/ff.db")
-    with pytest.raises(StoreError, match="store.url"):
+    with pytest.raises(StoreError, match=r"store\.url"):
         open_store("no url")
 
 

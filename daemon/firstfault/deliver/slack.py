@@ -68,9 +68,10 @@ def retry_after_s(value: str | None, now: dt.datetime) -> float | None:
 
 def _read(response: requests.Response) -> Sent | Failed:
     status = response.status_code
+    # "ok" is read too: a connection with an unread answer cannot be used again.
+    said = next(response.iter_content(_REASON_BYTES), b"")[:_REASON_BYTES]
     if status == 200:
         return Sent()
-    said = next(response.iter_content(_REASON_BYTES), b"")[:_REASON_BYTES]
     reason = f"Slack answered {status}: {said.decode('utf-8', 'replace')!r}"
     if status == 429:
         after_s = retry_after_s(response.headers.get("Retry-After"), dt.datetime.now(dt.UTC))

@@ -1,0 +1,98 @@
+"""The configuration: every key documented, every mistake told with its remedy."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from firstfault.config import Config, ConfigError, keys, load, parse, webhook
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ROOT / "etc" / "firstfault.toml"
+PAGE = ROOT / "docs" / "configuration.md"
+
+
+def shipped_keys() -> list[str]:
+    found = []
+    table = ""
+    for line in SHIPPED.read_text("utf-8").splitlines():
+        header = re.fullmatch(r"\[(\w+)\]", line)
+        key = re.match(r"(\w+) = ", line)
+        if header:
+            table = header[1] + "."
+        elif key:
+            found.append(table + key[1])
+    return found
+
+
+def test_the_shipped_file_holds_every_key_at_its_default() -> None:
+    assert load(SHIPPED) == Config()
+    assert shipped_keys() == list(keys())
+
+
+def test_the_page_names_every_key_and_no_other() -> None:
+    named = re.findall(r"^\| `([a-z_.]+)` \|", PAGE.read_text("utf-8"), re.MULTILINE)
+
+    assert named == list(keys())
+
+
+def test_an_empty_file_is_the_defaults() -> None:
+    assert parse("", "f") == Config()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[spool]\ndri = 1", "f: unknown key 'spool.dri'. Did you mean 'spool.dir'?"),
+        ("[spol]\ndir = '/x'", "f: unknown key 'spol'. Did you mean 'spool'?"),
+        ("webhook = 'x'", "f: unknown key 'webhook'. Did you mean 'slack.webhook'?"),
+        ("[web]\nqqqq = 1", "Known here: enabled, host, port, public_url."),
+        ("[web]\nport = 'x'", "f: web.port: Expected `int`, got `str`"),
+        ("[web]\nport = 70000", "f: web.port: is 70000"),
+        ("spool = '/x'", "f: spool is a table"),
+        ("[log]\nlevel = 'loud'", '"debug", "info", "warning", "error"'),
+        ("[slurm]\nsource = 'pyslurm'", 'it may be "sacct", "none"'),
+        ("[spool]\nscan_s = 0", "f: spool.scan_s: is 0.0; it must be more than 0"),
+        ("[judge]\nsettle_s = -1", "f: judge.settle_s: is -1.0; it must be 0 or more"),
+        ("[spool]\ndir = 'here'", "must be an absolute path"),
+        ("[web]\npublic_url = 'javascript:x'", "must be an http:// or https:// URL"),
+        ("[slack]\nwebhook = 'https://h/x'\nwebhook_file = '/w'", "keep one"),
+        ("[spool", "f: is not TOML"),
+    ],
+)
+def test_a_mistake_is_told_with_file_key_and_remedy(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse(text, "f")
+
+    assert said in str(error.value)
+
+
+def test_a_mistake_in_the_webhook_does_not_print_it() -> None:
+    with pytest.raises(ConfigError) as error:
+        parse("[slack]\nwebhook = 'hooks.slack.com/services/SECRET'", "f")
+
+    assert "SECRET" not in str(error.value)
+
+
+def test_a_whole_number_is_taken_for_seconds() -> None:
+    assert parse("[judge]\nsettle_s = 60", "f").judge.settle_s == 60.0
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load(tmp_path / "absent.toml")
+
+
+def test_the_webhook_is_read_from_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "webhook"
+    file.write_text("https://hooks.example/services/X\n")
+    slack = msgspec.structs.replace(Config().slack, webhook_file=str(file))
+    config = msgspec.structs.replace(Config(), slack=slack)
+
+    assert webhook(config) == "https://hooks.example/services/X"
+    file.unlink()
+    with pytest.raises(ConfigError, match=r"slack\.webhook_file"):
+        webhook(config)

@@ -1,0 +1,324 @@
+"""The passes over a real store, with a fake Slurm, a clock of their own and channels that keep."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from firstfault.app import passes
+from firstfault.app.lifecycle import Timing
+from firstfault.deliver.outcome import Failed, Sent
+from firstfault.model import verdict as v
+from firstfault.model.case import Case
+from firstfault.model.jobs import Delivery
+from firstfault.model.slurm import JobFacts
+from firstfault.store import evidence, listing, work
+from firstfault.store.database import Database, open_store
+from tests.intake.records import ENDED_AT
+from tests.slurm.fake import FakeSlurm
+from tests.store.incoming import incoming
+
+TIMING = Timing(settle_s=45, early_s=5, first_ask_s=1)
+
+
+def verdict(cause: str, confidence: str = v.CONFIRMED) -> v.Verdict:
+    return v.Verdict(job=v.Job(), cause=v.Cause(cause, cause, "user", confidence))
+
+
+class Kept:
+    """A channel that keeps what it is sent, after failing as often as told."""
+
+    def __init__(self) -> None:
+        self.sent: list[Delivery] = []
+        self.failures: list[Failed] = []
+
+    def send(self, delivery: Delivery) -> Sent | Failed:
+        if self.failures:
+            return self.failures.pop(0)
+        self.sent.append(delivery)
+        return Sent()
+
+    @property
+    def causes(self) -> list[str]:
+        return [delivery.current.verdict.cause.id for delivery in self.sent]
+
+
+class Daemon:
+    """All passes, one after the other, whenever the clock is moved."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.at = ENDED_AT + dt.timedelta(seconds=1)
+        self.slurm = FakeSlurm()
+        self.slack = Kept()
+        self.report = Kept()
+        self.answer: Callable[[Case], v.Verdict] = lambda case: verdict("process.segfault")
+        self.judged = 0
+
+    def diagnose(self, case: Case) -> v.Verdict:
+        self.judged += 1
+        return self.answer(case)
+
+    def take(self, *nodes: str, **more: object) -> None:
+        evidence.keep(self.database, [incoming(node, **more) for node in nodes], self.at)  # type: ignore[arg-type]
+        self.settle()
+
+    def after(self, seconds: float) -> None:
+        self.at += dt.timedelta(seconds=seconds)
+        self.settle()
+
+    def settle(self) -> None:
+        channels = {"report": self.report, "slack": self.slack}
+        for _ in range(20):
+            done = passes.judge(
+                self.database, self.diagnose, TIMING, tuple(channels), lambda: self.at
+            )
+            done += passes.ask(self.database, self.slurm, 1800, lambda: self.at)
+            done += passes.deliver(self.database, channels, 3, lambda: self.at)
+            if not done:
+                return
+        raise AssertionError("the passes do not come to rest")
+
+    def facts(self, state: str, ended_after_s: float | None = -1) -> None:
+        ended_at = None if ended_after_s is None else ENDED_AT + dt.timedelta(seconds=ended_after_s)
+        self.slurm.known["12"] = [JobFacts(id="12", state=state, ended_at=ended_at, name="train")]
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    database = open_store(f"sqlite:///{tmp_path}/ff.db")
+    yield Daemon(database)
+    database.close()
+
+
+def test_a_named_failure_is_posted_without_waiting_for_slurm(daemon: Daemon) -> None:
+    daemon.take("n1", "n2")
+
+    assert daemon.slack.causes == ["process.segfault"]
+    assert daemon.slurm.asked == []
+
+
+def test_slurm_is_asked_a_second_later_and_no_change_is_not_posted(daemon: Daemon) -> None:
+    daemon.facts("FAILED")
+    daemon.take("n1", "n2")
+    daemon.after(1)
+
+    assert daemon.slurm.asked == [["12"]]
+    assert daemon.judged == 2
+    assert daemon.slack.causes == ["process.segfault"]
+    daemon.after(3600)
+    assert len(daemon.slurm.asked) == 1
+
+
+def test_a_verdict_that_slurm_changes_is_revised(daemon: Daemon) -> None:
+    daemon.answer = lambda case: verdict("slurm.time-limit" if case.facts else "process.killed")
+    daemon.facts("TIMEOUT")
+    daemon.take("n1", "n2")
+    daemon.after(1)
+
+    assert daemon.slack.causes == ["process.killed", "slurm.time-limit"]
+    previous = daemon.slack.sent[1].previous
+    assert previous is not None
+    assert previous.cause.id == "process.killed"
+    assert daemon.slack.sent[1].current.revision == 2
+
+
+def test_more_facts_on_the_same_answer_renew_the_report_and_post_nothing(daemon: Daemon) -> None:
+    def answer(case: Case) -> v.Verdict:
+        state = case.facts.state if case.facts else None
+        return msgspec.structs.replace(verdict("process.abort"), job=v.Job(id="12", state=state))
+
+    daemon.answer = answer
+    daemon.facts("FAILED")
+    daemon.take("n1", "n2")
+    daemon.after(1)
+
+    assert len(daemon.slack.sent) == 1
+    assert [sent.current.verdict.job.state for sent in daemon.report.sent] == [None, "FAILED"]
+    assert [sent.current.revision for sent in daemon.report.sent] == [1, 1]
+
+
+def test_a_success_is_never_posted(daemon: Daemon) -> None:
+    daemon.answer = lambda case: verdict("none")
+    daemon.facts("COMPLETED")
+    daemon.take("n1", "n2")
+    daemon.after(1)
+    daemon.after(5)
+
+    assert daemon.slack.sent == []
+    assert daemon.report.sent == []
+    assert work.next_due_at(daemon.database) is None
+
+
+def test_an_unknown_waits_for_slurm_and_is_posted_when_the_job_failed(daemon: Daemon) -> None:
+    daemon.answer = lambda case: verdict("unknown", v.UNKNOWN)
+    daemon.facts("RUNNING", None)
+    daemon.take("n1", "n2")
+    daemon.after(1)
+    assert daemon.slack.sent == []
+
+    daemon.facts("FAILED")
+    daemon.after(5)
+
+    assert daemon.slack.causes == ["unknown"]
+
+
+def test_an_unknown_of_a_job_that_succeeded_is_not_posted(daemon: Daemon) -> None:
+    daemon.answer = lambda case: verdict("unknown", v.UNKNOWN)
+    daemon.facts("COMPLETED")
+    daemon.take("n1", "n2")
+    daemon.after(1)
+
+    assert daemon.slack.sent == []
+    assert work.next_due_at(daemon.database) is None
+
+
+def test_an_unknown_is_posted_when_slurm_never_answers(daemon: Daemon) -> None:
+    daemon.answer = lambda case: verdict("unknown", v.UNKNOWN)
+    daemon.slurm.down = True
+    daemon.take("n1", "n2")
+    for _ in range(10):
+        daemon.after(300)
+
+    assert daemon.slack.causes == ["unknown"]
+    assert work.next_due_at(daemon.database) is None
+
+
+def test_running_and_completing_are_not_yet(daemon: Daemon) -> None:
+    seen: list[JobFacts | None] = []
+
+    def answer(case: Case) -> v.Verdict:
+        seen.append(case.facts)
+        return verdict("process.segfault")
+
+    daemon.answer = answer
+    daemon.take("n1", "n2")
+    for state in ("RUNNING", "COMPLETING"):
+        daemon.facts(state, None)
+        daemon.after(150)
+
+    assert set(seen) == {None}
+    assert len(daemon.slurm.asked) == 2
+
+
+def test_a_requeued_jobs_first_end_gets_the_facts_of_that_end(daemon: Daemon) -> None:
+    first = JobFacts(id="12", state="NODE_FAIL", ended_at=ENDED_AT)
+    second = JobFacts(id="12", state="RUNNING")
+    daemon.slurm.known["12"] = [first, second]
+    states = []
+
+    def answer(case: Case) -> v.Verdict:
+        states.append(case.facts.state if case.facts else None)
+        return verdict("process.segfault")
+
+    daemon.answer = answer
+    daemon.take("n1", "n2")
+    daemon.after(1)
+
+    assert states == [None, "NODE_FAIL"]
+
+
+def test_a_job_with_a_missing_node_settles(daemon: Daemon) -> None:
+    daemon.answer = lambda case: verdict("slurm.node-fail", v.LIKELY)
+    daemon.take("n1")
+    daemon.after(10)
+    assert daemon.slack.sent == []
+
+    daemon.after(35)
+
+    assert daemon.slack.causes == ["slurm.node-fail"]
+
+
+def test_a_confirmed_failure_does_not_wait_for_the_last_node(daemon: Daemon) -> None:
+    daemon.take("n1")
+    daemon.after(6)
+
+    assert daemon.slack.causes == ["process.segfault"]
+
+
+def test_late_evidence_revises(daemon: Daemon) -> None:
+    daemon.answer = lambda case: verdict("process.killed", v.LIKELY)
+    daemon.take("n1")
+    daemon.after(60)
+    daemon.answer = lambda case: verdict("memory.host-oom")
+    daemon.take("n2")
+    daemon.after(10)
+
+    assert daemon.slack.causes == ["process.killed", "memory.host-oom"]
+
+
+def test_a_failure_that_turns_out_to_be_none_is_taken_back(daemon: Daemon) -> None:
+    daemon.take("n1", "n2")
+    daemon.answer = lambda case: verdict("none")
+    daemon.facts("COMPLETED")
+    daemon.after(1)
+
+    assert daemon.slack.causes == ["process.segfault", "none"]
+
+
+def test_nothing_is_taken_back_that_was_never_sent(daemon: Daemon) -> None:
+    daemon.slack.failures = [Failed("down", after_s=50)]
+    daemon.take("n1", "n2")
+    daemon.answer = lambda case: verdict("none")
+    daemon.facts("COMPLETED")
+    daemon.after(1)
+    daemon.after(60)
+
+    assert daemon.slack.sent == []
+    assert work.next_due_at(daemon.database) is None
+
+
+def test_a_failed_delivery_is_tried_again_and_given_up(daemon: Daemon) -> None:
+    daemon.facts("FAILED")
+    daemon.slack.failures = [Failed("down"), Failed("busy", after_s=50)]
+    daemon.take("n1", "n2")
+    daemon.after(2)
+    assert daemon.slack.sent == []
+    daemon.after(49)
+    assert len(daemon.slack.sent) == 0
+
+    daemon.after(2)
+
+    assert len(daemon.slack.sent) == 1
+    assert daemon.slack.sent[0].attempts == 3
+
+
+def test_a_channel_that_raises_stops_no_other(daemon: Daemon) -> None:
+    def broken(_delivery: Delivery) -> Sent | Failed:
+        raise RuntimeError("no template")
+
+    daemon.slack.send = broken  # type: ignore[method-assign]
+    daemon.facts("FAILED")
+    daemon.take("n1", "n2")
+    daemon.after(1000)
+    daemon.after(1000)
+
+    assert len(daemon.report.sent) == 1
+    assert work.next_due_at(daemon.database) is None
+
+
+def test_a_diagnosis_that_raises_is_an_unknown_with_a_note(daemon: Daemon) -> None:
+    def broken(_case: Case) -> v.Verdict:
+        raise ZeroDivisionError("secret detail")
+
+    daemon.answer = broken
+    daemon.facts("FAILED")
+    daemon.take("n1", "n2")
+    daemon.after(1)
+
+    (stored,) = listing.current_verdicts(daemon.database, "12", "testcluster")
+    assert stored.verdict.cause.id == "unknown"
+    assert "ZeroDivisionError" in stored.verdict.notes[0]
+    assert "secret" not in stored.verdict.notes[0]
+    assert len(daemon.slack.sent) == 1
+
+
+def test_the_verdict_names_the_job_where_the_diagnosis_could_not(daemon: Daemon) -> None:
+    daemon.take("n1", "n2")
+
+    job = daemon.slack.sent[0].current.verdict.job
+    assert (job.cluster, job.id) == ("testcluster", "12")

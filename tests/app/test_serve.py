@@ -1,0 +1,216 @@
+"""The daemon as it runs: a real process, real files, a real receiver."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import random
+import signal
+import time
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import requests
+import sqlalchemy as sa
+
+from firstfault.store.database import Database, connect
+from firstfault.store.schema import deliveries, evidence, jobs, verdicts
+from tests.app.processes import CHECK, JOB, SERVE, Daemon, configure, run
+from tests.fakes.slack import SlackServer
+from tests.intake.records import fields, file, put
+
+LONG_AGO = dt.datetime(2026, 11, 30, tzinfo=dt.UTC)
+TRACEBACK = (
+    "[rank1]: Traceback (most recent call last):\n"
+    '[rank1]:   File "/home/alice/train.py", line 7, in <module>\n'
+    "[rank1]: RuntimeError: lost\n"
+)
+
+
+def put_job(folder: Path, job: str, nodes: int = 4) -> None:
+    for number in range(1, nodes + 1):
+        files = [file(f"/home/alice/slurm-{job}.out", "job-output", TRACEBACK)]
+        put(folder, fields(f"n{number}", job, nodes=f"n[1-{nodes}]", files=files))
+
+
+def stored(folder: Path) -> Database:
+    return connect(f"sqlite:///{folder}/ff.db")
+
+
+def test_four_nodes_records_become_a_message_within_two_seconds(tmp_path: Path) -> None:
+    with SlackServer() as slack:
+        config = configure(tmp_path, slack={"webhook": slack.url}, spool={"scan_s": 60})
+        with Daemon(config) as daemon:
+            daemon.wait_for("event=started")
+            time.sleep(0.2)
+            put_job(tmp_path / "spool", "12")
+            begun = time.monotonic()
+
+            (message,) = slack.wait(1, 20)
+
+            took_s = message.monotonic_s - begun
+            daemon.wait_for("event=delivered .*channel=slack")
+            address = daemon.wait_for(r"event=pages url=(\S+)")[1]
+            listed = requests.get(address, timeout=10).text
+            assert daemon.stop() == 0
+
+    assert took_s < 2
+    assert "/jobs/testcluster/12" in listed
+    assert (tmp_path / "reports" / "12.html").exists()
+    assert list((tmp_path / "spool").glob("*.gz")) == []
+    assert "event=stopped" in daemon.said()
+
+
+def test_once_idle_ends_when_everything_is_delivered(tmp_path: Path) -> None:
+    with SlackServer() as slack:
+        config = configure(tmp_path, slack={"webhook": slack.url}, log={"report": True})
+        put_job(tmp_path / "spool", "12")
+        put_job(tmp_path / "spool", "13", nodes=1)
+
+        with Daemon(config, "--once-idle") as daemon:
+            assert daemon.process.wait(30) == 0
+
+    assert len(slack.messages) == 2
+    assert sorted(path.name for path in (tmp_path / "reports").iterdir()) == ["12.html", "13.html"]
+
+    shown = run(JOB, "12", "--config", str(config), "--format", "json")
+    assert shown.returncode == 0
+    assert '"id": "12"' in shown.stdout
+    assert run(JOB, "12", "--config", str(config)).stdout in daemon.said()
+    assert run(JOB, "13", "--config", str(config), "--format", "html").stdout.startswith("<!")
+    absent = run(JOB, "99", "--config", str(config))
+    assert absent.returncode == 1
+    assert "no verdict of job '99' is stored" in absent.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly_and_soon(tmp_path: Path, number: signal.Signals) -> None:
+    with Daemon(configure(tmp_path)) as daemon:
+        daemon.wait_for("event=started")
+        begun = time.monotonic()
+
+        assert daemon.stop(number) == 0
+
+    assert time.monotonic() - begun < 5
+    assert "Traceback" not in daemon.said()
+
+
+def test_files_are_found_without_a_watch(tmp_path: Path) -> None:
+    config = configure(tmp_path, spool={"watch": False, "scan_s": 0.2})
+    with Daemon(config) as daemon:
+        daemon.wait_for("event=started")
+        put_job(tmp_path / "spool", "12")
+
+        daemon.wait_for("event=delivered job=12")
+
+
+def test_a_kill_at_any_point_loses_nothing(tmp_path: Path) -> None:
+    chance = random.Random(20261130)
+    rounds, jobs_a_round = 6, 4
+    count = rounds * jobs_a_round
+    with SlackServer() as slack:
+        config = configure(tmp_path, slack={"webhook": slack.url}, web={"enabled": False})
+        for round_number in range(rounds):
+            for job in range(jobs_a_round):
+                put_job(tmp_path / "spool", f"{100 + round_number * jobs_a_round + job}", nodes=2)
+            with Daemon(config) as daemon:
+                daemon.wait_for("event=started")
+                time.sleep(chance.uniform(0, 0.25))
+                daemon.kill()
+        _free_leases(tmp_path)
+        with Daemon(config, "--once-idle") as daemon:
+            assert daemon.process.wait(60) == 0, daemon.said()
+        messages = Counter(str(m.payload["blocks"][-1]) for m in slack.messages)
+
+    assert list((tmp_path / "spool").glob("*.gz")) == []
+    assert list((tmp_path / "spool" / "quarantine").iterdir()) == []
+    with closing(stored(tmp_path)) as database, database.reading() as connection:
+        assert connection.execute(sa.select(sa.func.count()).select_from(jobs)).scalar() == count
+        kept = connection.execute(sa.select(sa.func.count()).select_from(evidence)).scalar()
+        assert kept == 2 * count
+        judged = connection.execute(sa.select(verdicts.c.job_key).distinct()).all()
+        assert len(judged) == count
+        states = connection.execute(
+            sa.select(deliveries.c.state, sa.func.count())
+            .where(deliveries.c.channel == "slack")
+            .group_by(deliveries.c.state)
+        ).all()
+    assert [tuple(row) for row in states] == [("sent", count)]
+    assert len(list((tmp_path / "reports").glob("*.html"))) == count
+    # A webhook cannot be asked what it has: at least once, with the delivery id to tell doubles.
+    assert len(messages) == count
+
+
+def _free_leases(folder: Path) -> None:
+    """What a killed worker had claimed is free after its lease; the test does not wait for it."""
+    with closing(stored(folder)) as database, database.writing() as connection:
+        connection.execute(jobs.update().values(lease_until=None))
+        for table, column in ((jobs, "ask_at"), (deliveries, "next_at")):
+            known = table.c[column]
+            connection.execute(table.update().where(known.is_not(None)).values({column: LONG_AGO}))
+
+
+def test_root_is_refused(tmp_path: Path) -> None:
+    config = configure(tmp_path)
+    config.write_text(config.read_text().replace("allow_root = true", "allow_root = false"))
+
+    refused = run(SERVE, "--config", str(config), "--once-idle")
+
+    if os.geteuid() == 0:
+        assert refused.returncode == 1
+        assert "does not run as root" in refused.stderr
+    else:
+        assert refused.returncode == 0
+
+
+def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+    with SlackServer() as other:
+        port = int(other.url.split(":")[2].split("/")[0])
+
+        refused = run(SERVE, "--config", str(configure(tmp_path, web={"port": port})))
+
+    assert refused.returncode == 1
+    assert f"cannot listen on 127.0.0.1 port {port}" in refused.stderr
+    assert "Set web.port" in refused.stderr
+
+
+def test_check_passes_on_a_host_that_is_set_up(tmp_path: Path) -> None:
+    with SlackServer() as slack:
+        config = configure(tmp_path, slack={"webhook": slack.url})
+
+        checked = run(CHECK, "--config", str(config))
+
+        assert slack.messages == []
+    assert checked.returncode == 0, checked.stdout
+    assert "ok    slack: 127.0.0.1 answers" in checked.stdout
+    assert "off   slurm" in checked.stdout
+
+
+def test_check_names_each_failure_with_its_remedy(tmp_path: Path) -> None:
+    config = configure(
+        tmp_path,
+        spool={"dir": str(tmp_path / "absent")},
+        store={"url": f"sqlite:///{tmp_path}/absent/ff.db"},
+        slurm={"source": "sacct", "sacct": str(tmp_path / "sacct")},
+        slack={"webhook": "http://127.0.0.1:9/services/T0/B0/SECRET", "timeout_s": 2},
+    )
+
+    checked = run(CHECK, "--config", str(config))
+
+    assert checked.returncode == 1
+    failed = [line for line in checked.stdout.splitlines() if line.startswith("FAIL")]
+    assert [line.split()[1] for line in failed] == ["spool:", "store:", "slurm:", "slack:"]
+    assert "install -d -o root -g firstfault -m 2770" in checked.stdout
+    assert "SECRET" not in checked.stdout + checked.stderr
+
+
+def test_a_wrong_configuration_is_told_by_every_command(tmp_path: Path) -> None:
+    config = tmp_path / "ff.toml"
+    config.write_text("[spool]\ndri = '/x'\n")
+
+    for code, arguments in ((SERVE, ()), (JOB, ("12",)), (CHECK, ())):
+        told = run(code, *arguments, "--config", str(config))
+        assert told.returncode == 1
+        assert "unknown key 'spool.dri'. Did you mean 'spool.dir'?" in told.stdout + told.stderr
