@@ -18,6 +18,9 @@ from firstfault_epilog.anchors import Anchors
 GREPS = ("/usr/bin/grep", "/bin/grep")
 CHUNK = 256 << 10
 LINE_MAX = 64 << 10
+# From linux/fcntl.h; Python knows it since 3.10.
+F_SETPIPE_SZ = 1031
+PIPE_SIZE = 1 << 20
 # Enough for what fits into a record; a log in which each line is an error does not get further.
 HITS_MAX = 5000
 # When the hits were too many the end of the file is searched by itself.
@@ -144,20 +147,22 @@ class _Feed:
             self.count += data.count(b"\n")
         given = self.at - self.begin + len(self.broken)
         self.at += len(data)
-        parts, start, reach = [], 0, LINE_MAX - self.open_line
+        breaks: List[int] = []
+        start, reach = 0, LINE_MAX - self.open_line
         while len(data) - start > reach:
             newline = data.rfind(b"\n", start, start + reach)
-            stop = newline + 1 if newline >= 0 else start + reach
-            parts.append(data[start:stop])
+            start = newline + 1 if newline >= 0 else start + reach
+            reach = LINE_MAX
             if newline < 0:
-                parts.append(b"\n")
-                self.broken.append(given + stop + len(parts) // 2 - 1)
-            start, reach = stop, LINE_MAX
-        rest = data[start:]
-        last = rest.rfind(b"\n")
-        self.open_line = len(rest) - last - 1 if last >= 0 else len(rest) + LINE_MAX - reach
-        parts.append(rest)
-        return b"".join(parts)
+                breaks.append(start)
+        newline = data.rfind(b"\n", start)
+        self.open_line = LINE_MAX - reach + len(data) - start
+        if newline >= 0:
+            self.open_line = len(data) - newline - 1
+        if not breaks:
+            return data
+        self.broken.extend(given + place + number for number, place in enumerate(breaks))
+        return b"\n".join(data[i:j] for i, j in zip([0, *breaks], [*breaks, len(data)]))  # noqa: B905 (3.10)
 
     def offset(self, given: int) -> int:
         return self.begin + given - bisect.bisect_left(self.broken, given)
@@ -166,6 +171,11 @@ class _Feed:
 def _pump(
     into: int, out: int, feed: _Feed, stop_at: float, process: "subprocess.Popen[bytes]"
 ) -> List[Tuple[int, bytes]]:
+    try:
+        fcntl.fcntl(into, F_SETPIPE_SZ, PIPE_SIZE)
+    except OSError:
+        # A user's pipes may be limited: smaller ones do.
+        pass
     for number in (into, out):
         fcntl.fcntl(number, fcntl.F_SETFL, os.O_NONBLOCK)
     poll = select.poll()

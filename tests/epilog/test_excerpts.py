@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -166,3 +168,23 @@ def test_grep_and_python_read_each_anchor_alike(pattern: str, tmp_path: Path) ->
 
     assert by_grep == expected
     assert expected, "each anchor has a sample line"
+
+
+def test_hits_stand_where_they_are_whatever_the_lines_lengths(tmp_path: Path) -> None:
+    numbers = random.Random(7)
+    path = tmp_path / "log"
+    for _ in range(20):
+        data = b""
+        for _ in range(12):
+            data += b"." * int(10 ** numbers.uniform(0, 5.4))
+            data += numbers.choice([b"\n", b"", b"CUDA error", b"CUDA error\n"])
+        path.write_bytes(data)
+        handle = os.open(path, os.O_RDONLY)
+        found = search.search(handle, len(data), ANCHORS, time.monotonic() + 10)
+        os.close(handle)
+
+        places = [match.start() for match in re.finditer(b"CUDA error", data)]
+        hits = sorted(hit.offset for hit in (*found.first, *found.last))
+        # An anchor may be missed where a line of more than 64 KiB was broken in its middle.
+        assert set(hits) <= set(places)
+        assert len(places) - len(hits) <= 1

@@ -6,7 +6,6 @@ import os
 import shutil
 import statistics
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -106,9 +105,10 @@ def test_a_full_disk_leaves_nothing_that_is_taken_for_whole(node: Node) -> None:
         subprocess.run(["/bin/umount", node.queue], check=True)
 
 
-def test_without_a_configuration_it_ends_well(node: Node) -> None:
+def test_a_damaged_configuration_does_not_fail_the_epilog(node: Node) -> None:
     node.conf.write_bytes(b"\xff\x00=\nFIRSTFAULT_QUEUE\n= \n$(touch /tmp/pwned)\n" + EVERY_BYTE)
-    node.conf.write_text(f"FIRSTFAULT_QUEUE={node.queue}")
+    assert node.end_job() == 0
+    node.conf.write_text(f"FIRSTFAULT_START=systemd\nFIRSTFAULT_QUEUE={node.queue}")
 
     status = node.end_job()
 
@@ -149,7 +149,7 @@ def test_detached_the_collector_outlives_the_epilogs_process_group(node: Node) -
 
 
 @pytest.mark.parametrize("start", ["systemd", "detach"])
-def test_it_costs_at_most_three_milliseconds_more_than_an_empty_epilog(
+def test_it_costs_at_most_three_milliseconds_of_processor_time_more_than_an_empty_epilog(
     node: Node, start: str
 ) -> None:
     node.configure(FIRSTFAULT_START=start, FIRSTFAULT_PYTHON="/bin/true")
@@ -158,20 +158,20 @@ def test_it_costs_at_most_three_milliseconds_more_than_an_empty_epilog(
     empty.chmod(0o755)
     variables = node.environment() | {"FIRSTFAULT_CONF": str(node.conf)}
 
-    # The best of three rounds: what the script costs, not what the machine's other work costs.
-    assert min(_extra_seconds(node.stub, empty, variables) for _ in range(3)) <= 0.003
+    # Processor time: the wall clock of a busy machine says nothing about a script.
+    assert _cpu_seconds(node.stub, variables) - _cpu_seconds(empty, variables) <= 0.003
 
 
-# In turns, so that what else the machine does weighs on both; of each, the fastest few.
-def _extra_seconds(script: Path, empty: Path, variables: dict[str, str]) -> float:
-    times: dict[Path, list[float]] = {empty: [], script: []}
-    for _ in range(25):
-        for path, taken in times.items():
-            before = time.perf_counter()
-            subprocess.run([path], env=variables, stdin=subprocess.DEVNULL, check=True)
-            taken.append(time.perf_counter() - before)
-    fast = {path: statistics.mean(sorted(taken)[:5]) for path, taken in times.items()}
-    return fast[script] - fast[empty]
+# What the script and the programs that it waited for took, in the quarter of runs that took least.
+def _cpu_seconds(script: Path, variables: dict[str, str]) -> float:
+    taken = []
+    for _ in range(40):
+        process = subprocess.Popen([script], env=variables, stdin=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        taken.append(usage.ru_utime + usage.ru_stime)
+    return statistics.mean(sorted(taken)[:10])
 
 
 def test_the_shell_checker_finds_nothing(node: Node) -> None:

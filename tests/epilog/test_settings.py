@@ -1,0 +1,75 @@
+"""epilog.conf: read alike by the Epilog's shell and by Python."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from firstfault_epilog import settings
+from tests.epilog.conftest import ROOT
+from tests.epilog.node import Node
+
+SHIPPED = ROOT / "etc" / "epilog.conf"
+DOCS = ROOT / "docs" / "collector.md"
+
+
+def test_the_shipped_file_holds_every_key_at_its_default() -> None:
+    found, faults = settings.read(str(SHIPPED))
+    values, _ = settings.parse(SHIPPED.read_text())
+
+    assert faults == []
+    assert found == settings.Settings()
+    assert set(values) == set(settings.KEYS)
+
+
+def test_every_key_is_documented_and_no_other() -> None:
+    documented = set(re.findall(r"^\| `(FIRSTFAULT_[A-Z_]+)`", DOCS.read_text(), re.MULTILINE))
+
+    assert documented == set(settings.KEYS)
+
+
+def test_a_missing_file_is_all_defaults(tmp_path: Path) -> None:
+    assert settings.read(str(tmp_path / "absent")) == (settings.Settings(), [])
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("FIRSTFAULT_SPOL=/x", "not a key that is known"),
+        ("export FIRSTFAULT_SPOOL=/x", "not a key that is known"),
+        ("FIRSTFAULT_SPOOL=relative", "not an absolute path"),
+        ('FIRSTFAULT_SPOOL="/x"', "quotes are part of the value"),
+        ("FIRSTFAULT_SPOOL=/x ", "blanks"),
+        ("FIRSTFAULT_START=cron", "not one of"),
+        ("FIRSTFAULT_READ_DEADLINE_S=soon", "not a number"),
+        ("FIRSTFAULT_ALLOW_ROOT_JOBS=yes", "not 0 or 1"),
+        ("FIRSTFAULT_RANK_LOGS=logs/*", "does not start with /"),
+        ("# ---\nFIRSTFAULT_QUEUE=/x", "must stand above"),
+    ],
+)
+def test_a_wrong_line_is_said_and_does_not_stop_the_collector(
+    tmp_path: Path, line: str, fault: str
+) -> None:
+    path = tmp_path / "epilog.conf"
+    path.write_text(line + "\n")
+
+    _, faults = settings.read(str(path))
+
+    assert len(faults) >= 1
+    assert fault in faults[0] and str(path) in faults[0]
+
+
+@pytest.mark.parametrize(
+    "value", ["/{0}/a b", "/{0}/$HOME", "/{0}/`id`", "/{0}/a'b", "/{0}/a=b\\n"]
+)
+def test_the_shell_and_python_take_the_same_value(node: Node, value: str) -> None:
+    queue = value.format(str(node.folder).strip("/"))
+    node.configure(FIRSTFAULT_QUEUE=queue)
+
+    node.end_job()
+    found, _ = settings.read(str(node.conf))
+
+    assert found.queue == queue
+    assert len(list((Path(queue) / "ready").iterdir())) == 1
