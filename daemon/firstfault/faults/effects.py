@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from firstfault.faults.processes import proof
 from firstfault.faults.slurm import stop_of
 from firstfault.model.event import AgentSignalled, StepEnded, TaskEnd, Traceback
@@ -25,21 +27,28 @@ from firstfault.model.fault import Effect
 from firstfault.model.run import Happened, Run
 from firstfault.signatures import meaning
 
-# How the report counts each kind: one and many.
+
+class Wording(msgspec.Struct, frozen=True):
+    """``many`` is what a count counts; ``one`` stands after the name of whom it happened to."""
+
+    many: str
+    one: str
+
+
+# In the order in which the report tells them.
 WORDING = {
-    "peer-lost": ("rank lost a peer", "ranks lost a peer"),
-    "waited": ("rank waited in vain for its peers", "ranks waited in vain for their peers"),
-    "stopped": ("process was told to stop", "processes were told to stop"),
-    "ended-by-agent": ("rank was ended by its agent", "ranks were ended by their agents"),
-    "terminated": ("rank was terminated", "ranks were terminated"),
-    "agent-stopped": ("agent was told to stop", "agents were told to stop"),
-    "step-ended": ("note that the step was ended", "notes that the step was ended"),
-    "task-ended": ("task's end noted by srun", "tasks' ends noted by srun"),
-    "launcher": ("report of the launcher", "reports of launchers"),
-    "teardown": ("crash while shutting down", "crashes while shutting down"),
-    "unlogged": (
-        "rank ended with an error that was not captured",
-        "ranks ended with errors that were not captured",
+    "peer-lost": Wording("ranks that lost a peer", "lost a peer"),
+    "waited": Wording("ranks that waited in vain for their peers", "waited in vain for its peers"),
+    "stopped": Wording("processes that were told to stop", "was told to stop"),
+    "ended-by-agent": Wording("ranks that their agent ended", "was ended by its agent"),
+    "terminated": Wording("ranks that got SIGTERM", "got SIGTERM"),
+    "agent-stopped": Wording("agents that were told to stop", "the agent was told to stop"),
+    "step-ended": Wording("notes that the step was ended", "the step was ended"),
+    "task-ended": Wording("tasks whose end srun noted", "srun noted the end of a task"),
+    "launcher": Wording("launchers' own reports", "the launcher reported its failed ranks"),
+    "teardown": Wording("crashes while shutting down", "crashed while shutting down"),
+    "unlogged": Wording(
+        "ranks whose own words were not captured", "ended with an error that was not captured"
     ),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 
 import msgspec
@@ -20,9 +21,13 @@ from firstfault.faults.processes import (
 from firstfault.faults.slurm import slurm_faults
 from firstfault.model.event import OomKill, Sign, Traceback, Trap
 from firstfault.model.fault import Effect, Fault, Findings, Proof
+from firstfault.model.line import Span
 from firstfault.model.run import Happened, Run, Told
 from firstfault.model.verdict import ExceptionFacts
 from firstfault.signatures import EFFECTS, meaning
+
+# Processes of a job may outlive its recorded end by KillWait and an unkillable step's time-out.
+_GRACE = dt.timedelta(minutes=5)
 
 
 def findings(told: Told, run: Run) -> Findings:
@@ -201,6 +206,16 @@ def _strange(told: Told, run: Run, ends: Sequence[Death], faults: Sequence[Fault
             continue
         if isinstance(event, OomKill) and not is_of_job(event, told):
             continue
-        if event.pid not in ours:
+        if event.pid not in ours and _in_window(event.at, told):
             found.setdefault(event.place.text, Proof(event.place, "kernel log", event.host))
     return list(found.values())
+
+
+# A kernel log goes back to boot: what came before the job, or after it, is not its affair.
+def _in_window(at: Span | None, told: Told) -> bool:
+    facts = told.facts
+    if at is None or facts is None or at.earliest is None or at.latest is None:
+        return True
+    early = facts.started_at is not None and at.latest < facts.started_at
+    late = facts.ended_at is not None and at.earliest > facts.ended_at + _GRACE
+    return not (early or late)

@@ -13,38 +13,47 @@ _SIGNALS = {
 _LONGEST_MESSAGE = 160
 
 
-def title(cause: str, roots: tuple[Fault, ...], *, unordered: bool, nodes: int | None) -> str:
+def title(cause: str, roots: tuple[Fault, ...], *, unordered: bool) -> str:
     """The title of a verdict; ``roots`` as in `firstfault.judge.decide.Judgement`."""
     if cause == "none":
         return "No failure: the job succeeded"
     if cause == "unknown" or not roots:
         return _unknown(roots)
-    first = roots[0]
-    facts = dict(first.facts)
-    who = _who(roots, unordered)
+    if cause.startswith("slurm."):
+        return _slurm(cause, roots[0])
+    who = _victim(_who(roots, unordered), dict(roots[0].facts))
+    return f"{who} {predicate(cause, roots[0])}"
+
+
+def predicate(cause: str, fault: Fault) -> str:
+    """What happened to a process, to stand after its name; a whole sentence for Slurm's causes."""
+    facts = dict(fault.facts)
+    if cause.startswith("slurm."):
+        return _slurm(cause, fault)
     if cause == "memory.cgroup-oom":
         limit = _mebibytes(facts.get("limit_kb"))
         full = f"the job's memory limit ({limit}) was full" if limit else "a memory limit was full"
-        return f"{_victim(who, facts)} was killed by the kernel: {full}"
+        return f"was killed by the kernel: {full}"
     if cause == "memory.host-oom":
-        return f"{_victim(who, facts)} was killed by the kernel: the node was out of memory"
+        return "was killed by the kernel: the node was out of memory"
     if cause == "process.killed":
-        return f"{_victim(who, facts)} was killed (SIGKILL); nothing tells who sent it"
+        return "was killed (SIGKILL); nothing tells who sent it"
     if cause in _SIGNALS:
-        what = _SIGNALS[cause]
         library = f" in {facts['library']}" if "library" in facts else ""
         at = f", in {facts['frame']}" if "frame" in facts else ""
-        return f"{_victim(who, facts)} {what}{library}{at}"
-    if first.exception is not None:
-        kind = (first.exception.type or "an exception").rpartition(".")[2]
-        message = (first.exception.message or "").strip().split("\n")[0]
+        return f"{_SIGNALS[cause]}{library}{at}"
+    if fault.exception is not None:
+        kind = (fault.exception.type or "an exception").rpartition(".")[2]
+        message = (fault.exception.message or "").strip().split("\n")[0]
         short = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
-        return f"{who} raised {kind}" + (f": {short}" if short else "")
-    return _slurm(cause, first, facts, nodes)
+        return f"raised {kind}" + (f": {short}" if short else "")
+    if "exit_code" in facts:
+        return f"ended with exit code {facts['exit_code']}"
+    return f"shows signs of {cause}"
 
 
-def _slurm(cause: str, first: Fault, facts: dict[str, str], nodes: int | None) -> str:
-    del nodes
+def _slurm(cause: str, fault: Fault) -> str:
+    facts = dict(fault.facts)
     if cause == "slurm.time-limit":
         limit = facts.get("limit_s")
         return f"The job reached its time limit{f' ({_duration(int(limit))})' if limit else ''}"
@@ -52,8 +61,8 @@ def _slurm(cause: str, first: Fault, facts: dict[str, str], nodes: int | None) -
         by = facts.get("by") or (f"uid {facts['by_uid']}" if "by_uid" in facts else None)
         return f"The job was cancelled{f' by {by}' if by else ''}"
     if cause == "slurm.node-fail":
-        return f"Node {first.host} failed" if first.host else "A node of the job failed"
-    return cause
+        return f"Node {fault.host} failed" if fault.host else "A node of the job failed"
+    return f"Slurm ended the job ({cause})"
 
 
 def _unknown(roots: tuple[Fault, ...]) -> str:

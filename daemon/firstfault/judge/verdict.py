@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from firstfault.faults.effects import WORDING
 from firstfault.judge.decide import DECIDED, Judgement, kernel_read
 from firstfault.judge.missing import missing
-from firstfault.judge.title import title
+from firstfault.judge.title import predicate, title
 from firstfault.model import verdict as v
 from firstfault.model.fault import Effect, Fault, Proof
 from firstfault.model.line import Span
@@ -44,7 +44,7 @@ def assemble(
         job=job(told, run),
         cause=v.Cause(
             cause,
-            title(cause, roots, unordered=judgement.unordered, nodes=len(told.nodes) or None),
+            title(cause, roots, unordered=judgement.unordered),
             domain,
             confidence,
         ),
@@ -72,8 +72,6 @@ def job(told: Told, run: Run | None) -> v.Job:
     facts = told.facts
     ids = sorted(told.jobs)
     array, _, task = (facts.id if facts else "").partition("_")
-    ranks = {process.rank for process in run.roster} if run else set()
-    complete = bool(ranks) and ranks == set(range(len(ranks)))
     return v.Job(
         cluster=told.cluster,
         id=(array if facts else None) or (ids[0] if len(ids) == 1 else None),
@@ -82,8 +80,22 @@ def job(told: Told, run: Run | None) -> v.Job:
         user=told.user,
         state=facts.state if facts else None,
         nodes=len(told.nodes) or None,
-        ranks=len(ranks) if complete else None,
+        ranks=_world_size(told, run),
     )
+
+
+# How many ranks there were: all numbers seen, or as many processes on each of the job's nodes.
+def _world_size(told: Told, run: Run | None) -> int | None:
+    roster = run.roster if run else ()
+    ranks = {process.rank for process in roster if process.rank is not None}
+    if len(ranks) == len(roster) and ranks and ranks == set(range(len(ranks))):
+        return len(ranks)
+    places = {(process.host, process.local_rank) for process in roster}
+    per_host: dict[str | None, int] = {}
+    for host, _ in places:
+        per_host[host] = per_host.get(host, 0) + 1
+    even = len(set(per_host.values())) == 1 and set(per_host) == set(told.nodes)
+    return len(places) if even and len(places) == len(roster) else None
 
 
 def facts_of(told: Told, judgement: Judgement) -> dict[str, str]:
@@ -93,6 +105,7 @@ def facts_of(told: Told, judgement: Judgement) -> dict[str, str]:
     known["job"] = told.facts.id if told.facts else ids[0] if len(ids) == 1 else None
     if told.nodes:
         known["nodes"] = nodelist.fold(told.nodes)
+    known["partition"] = told.facts.partition if told.facts else None
     if judgement.roots and not judgement.unordered:
         first = judgement.roots[0]
         known["host"] = first.host
@@ -208,10 +221,9 @@ def _consequences(effects: Iterable[Effect]) -> tuple[v.Consequence, ...]:
             continue
         ranks = sorted({e.process.rank for e in found if e.process and e.process.rank is not None})
         count = len(ranks) if ranks else sum(effect.count for effect in found)
-        one, many = WORDING[kind]
         result.append(
             v.Consequence(
-                one if count == 1 else many,
+                WORDING[kind].many,
                 count,
                 _ranges(ranks),
                 _evidence(found[0].proof, "consequence"),
@@ -242,7 +254,7 @@ def _chain(told: Told, judgement: Judgement, proofs: Sequence[Proof]) -> tuple[v
                 span.latest if span else None,
                 fault.host,
                 fault.process.rank if fault.process else None,
-                title(judgement.cause, (fault,), unordered=False, nodes=None),
+                predicate(judgement.cause, fault),
                 "cause",
                 index,
             )
@@ -264,7 +276,7 @@ def _chain(told: Told, judgement: Judgement, proofs: Sequence[Proof]) -> tuple[v
                 span.latest if span else None,
                 process.host if process else effect.proof.host,
                 process.rank if process else None,
-                WORDING[kind][0],
+                WORDING[kind].one,
                 "consequence",
             )
         )
