@@ -78,7 +78,8 @@ class Daemon:
                 self.database, self.diagnose, TIMING, tuple(channels), lambda: self.at
             )
             done += passes.ask(self.database, self.slurm, 1800, lambda: self.at)
-            done += passes.deliver(self.database, channels, 3, lambda: self.at)
+            for name, channel in channels.items():
+                done += passes.deliver(self.database, name, channel, 3, lambda: self.at)[0]
             if not done:
                 return
         raise AssertionError("the passes do not come to rest")

@@ -157,7 +157,7 @@ def test_who_lost_the_lease_stores_nothing(database: Database) -> None:
 
     assert not work.finish(database, slow, slow.jobs[0], outcome(verdict()), later(62))
     assert all_jobs(database)[0].verdict_revision == 0
-    assert deliveries.claim(database, later(62), 60, 10) == []
+    assert deliveries.claim(database, "slack", later(62), 60, 10) == []
 
 
 def test_evidence_that_came_while_the_job_was_judged_is_looked_at(database: Database) -> None:
@@ -176,7 +176,7 @@ def test_a_verdict_is_stored_with_its_delivery(database: Database) -> None:
     evidence.keep(database, [incoming()], NOW)
     judged(database, verdict())
 
-    (delivery,) = deliveries.claim(database, NOW, 60, 10)
+    (delivery,) = deliveries.claim(database, "slack", NOW, 60, 10)
 
     assert delivery.channel == "slack"
     assert delivery.attempts == 1
@@ -189,11 +189,11 @@ def test_a_verdict_is_stored_with_its_delivery(database: Database) -> None:
 def test_a_sent_delivery_is_not_sent_again(database: Database) -> None:
     evidence.keep(database, [incoming()], NOW)
     judged(database, verdict())
-    (delivery,) = deliveries.claim(database, NOW, 60, 10)
+    (delivery,) = deliveries.claim(database, "slack", NOW, 60, 10)
 
     deliveries.sent(database, delivery.key, NOW)
 
-    assert deliveries.claim(database, later(9999), 60, 10) == []
+    assert deliveries.claim(database, "slack", later(9999), 60, 10) == []
     assert all_jobs(database)[0].state == j.DELIVERED
     assert work.next_due_at(database) is None
 
@@ -201,9 +201,9 @@ def test_a_sent_delivery_is_not_sent_again(database: Database) -> None:
 def test_a_delivery_whose_worker_died_comes_again(database: Database) -> None:
     evidence.keep(database, [incoming()], NOW)
     judged(database, verdict())
-    (first,) = deliveries.claim(database, NOW, 60, 10)
+    (first,) = deliveries.claim(database, "slack", NOW, 60, 10)
 
-    (again,) = deliveries.claim(database, later(61), 60, 10)
+    (again,) = deliveries.claim(database, "slack", later(61), 60, 10)
 
     assert again.delivery_id == first.delivery_id
     assert again.attempts == 2
@@ -214,12 +214,21 @@ def test_a_given_up_delivery_is_kept_with_its_error_and_holds_nothing_up(
 ) -> None:
     evidence.keep(database, [incoming()], NOW)
     judged(database, verdict())
-    (delivery,) = deliveries.claim(database, NOW, 60, 10)
+    (delivery,) = deliveries.claim(database, "slack", NOW, 60, 10)
 
     deliveries.failed(database, delivery.key, "Slack answered 404", None)
 
     assert work.next_due_at(database) is None
-    assert deliveries.claim(database, later(9999), 60, 10) == []
+    assert deliveries.claim(database, "slack", later(9999), 60, 10) == []
+
+
+def test_what_waits_for_a_channel_that_is_gone_is_given_up(database: Database) -> None:
+    evidence.keep(database, [incoming()], NOW)
+    judged(database, verdict())
+
+    assert deliveries.drop_others(database, ["slack", "report"]) == 0
+    assert deliveries.drop_others(database, ["report"]) == 1
+    assert work.next_due_at(database) is None
 
 
 def test_a_revision_knows_what_was_sent_before_and_supersedes_what_was_not(
@@ -227,14 +236,14 @@ def test_a_revision_knows_what_was_sent_before_and_supersedes_what_was_not(
 ) -> None:
     evidence.keep(database, [incoming("n1")], NOW)
     judged(database, verdict("process.killed"))
-    (first,) = deliveries.claim(database, NOW, 60, 10)
+    (first,) = deliveries.claim(database, "slack", NOW, 60, 10)
     deliveries.sent(database, first.key, NOW)
     for number, cause in enumerate(("process.abort", "process.segfault"), 1):
         node = f"n{number + 1}"
         evidence.keep(database, [incoming(node, nodes=("n1", "n2", "n3"))], later(number))
         judged(database, verdict(cause), later(number))
 
-    (second,) = deliveries.claim(database, later(5), 60, 10)
+    (second,) = deliveries.claim(database, "slack", later(5), 60, 10)
 
     assert second.current.revision == 3
     assert second.current.verdict.cause.id == "process.segfault"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 
@@ -95,34 +95,28 @@ def ask(database: Database, slurm: SlurmFacts, give_up_s: float, clock: Clock) -
 
 
 def deliver(
-    database: Database, channels: Mapping[str, Channel], attempts: int, clock: Clock
-) -> int:
-    """Sends the deliveries that are due; returns how many there were."""
-    due = deliveries.claim(database, clock(), DELIVER_LEASE_S, 1)
+    database: Database, name: str, channel: Channel, attempts: int, clock: Clock
+) -> tuple[int, float]:
+    """Sends the next delivery that is due on ``channel``.
+
+    Returns how many there were, and for how many seconds the receiver wants to be left alone.
+    """
+    hold_s = 0.0
+    due = deliveries.claim(database, name, clock(), DELIVER_LEASE_S, 1)
     for delivery in due:
-        _deliver(database, channels, attempts, delivery, clock)
-    return len(due)
+        hold_s = max(hold_s, _deliver(database, channel, attempts, delivery, clock))
+    return len(due), hold_s
 
 
 def _deliver(
-    database: Database,
-    channels: Mapping[str, Channel],
-    attempts: int,
-    delivery: Delivery,
-    clock: Clock,
-) -> None:
+    database: Database, channel: Channel, attempts: int, delivery: Delivery, clock: Clock
+) -> float:
     known = {
         "job": delivery.current.job,
         "channel": delivery.channel,
         "delivery": delivery.delivery_id,
         "attempt": delivery.attempts,
     }
-    channel = channels.get(delivery.channel)
-    if channel is None:
-        said = "this channel is not configured any more"
-        deliveries.failed(database, delivery.key, said, None)
-        say(logging.WARNING, "delivery-dropped", **known, error=said)
-        return
     if (
         delivery.channel != REPORT
         and delivery.previous is None
@@ -130,7 +124,7 @@ def _deliver(
     ):
         # The failure that this takes back was never sent here.
         deliveries.failed(database, delivery.key, "nothing to take back", None)
-        return
+        return 0.0
     try:
         result = channel.send(delivery)
     except Exception as error:
@@ -139,13 +133,14 @@ def _deliver(
     if not isinstance(result, Failed):
         deliveries.sent(database, delivery.key, clock())
         say(logging.INFO, "delivered", **known)
-        return
+        return 0.0
     again = retry_at(result, delivery.attempts, attempts, clock())
     deliveries.failed(database, delivery.key, result.reason, again)
     if again is None:
         say(logging.ERROR, "delivery-given-up", **known, error=result.reason)
     else:
         say(logging.WARNING, "delivery-failed", **known, retry_at=again, error=result.reason)
+    return result.after_s or 0.0
 
 
 def _outcome(

@@ -23,7 +23,7 @@ from firstfault.model.jobs import Incoming, JobSummary, StoredVerdict
 from firstfault.model.slurm import JobFacts
 from firstfault.slurm.facts import FactsError, SlurmFacts
 from firstfault.slurm.sacct import Sacct, find
-from firstfault.store import evidence, listing, work
+from firstfault.store import deliveries, evidence, listing, work
 from firstfault.store.database import Database, StoreError, open_store
 from firstfault.web import pages, server
 
@@ -119,7 +119,10 @@ def run(config: Config, *, once_idle: bool = False) -> None:
         ) from error
     channels = channels_of(config)
     database = open_store(config.store.url)
-    bells = Bells(("intake", "judge", "ask", "deliver"))
+    dropped = deliveries.drop_others(database, channels)
+    if dropped:
+        say(logging.WARNING, "deliveries-dropped", count=dropped, reason="channel not configured")
+    bells = Bells(("intake", "judge", "ask", *channels))
     workers = _workers(config, database, channels, bells)
     with ExitStack() as stack:
         stack.callback(database.close)
@@ -174,15 +177,15 @@ def _workers(
         config.judge.settle_s, config.judge.early_s, config.slurm.first_ask_s if asked else 0.0
     )
     slurm = slurm_of(config)
-    names = tuple(channels)
 
     def take_in() -> int:
         return _take_in(config, database, bells)
 
     def judge() -> int:
-        done = passes.judge(database, diagnose, timing, names, now)
+        done = passes.judge(database, diagnose, timing, tuple(channels), now)
         if done:
-            bells.ring("deliver")
+            for name in channels:
+                bells.ring(name)
             bells.ring("ask")
         return done
 
@@ -192,15 +195,27 @@ def _workers(
             bells.ring("judge")
         return done
 
-    def deliver() -> int:
-        return passes.deliver(database, channels, config.slack.attempts, now)
-
     return {
         "intake": (take_in, config.spool.scan_s),
         "judge": (judge, IDLE_S),
         "ask": (ask, IDLE_S),
-        "deliver": (deliver, IDLE_S),
+    } | {
+        name: (_sender(config, database, name, channel, bells), IDLE_S)
+        for name, channel in channels.items()
     }
+
+
+def _sender(
+    config: Config, database: Database, name: str, channel: Channel, bells: Bells
+) -> Callable[[], int]:
+    # A worker for each channel: a receiver that hangs holds up no other.
+    def send() -> int:
+        done, hold_s = passes.deliver(database, name, channel, config.slack.attempts, now)
+        if hold_s:
+            bells.stop.wait(hold_s)
+        return done
+
+    return send
 
 
 def _take_in(config: Config, database: Database, bells: Bells) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Collection
 
 import sqlalchemy as sa
 
@@ -12,12 +13,18 @@ from firstfault.store.database import Database
 from firstfault.store.schema import deliveries, jobs, verdicts
 
 
-def claim(database: Database, now: dt.datetime, lease_s: float, limit: int) -> list[j.Delivery]:
-    """Deliveries that are due, oldest first, each with one more attempt counted.
+def claim(
+    database: Database, channel: str, now: dt.datetime, lease_s: float, limit: int
+) -> list[j.Delivery]:
+    """Deliveries of ``channel`` that are due, oldest first, each with one more attempt counted.
 
     The attempt is counted before it is made: a delivery that kills its worker ends too.
     """
-    due = sa.and_(deliveries.c.state == j.PENDING, deliveries.c.next_at <= now)
+    due = sa.and_(
+        deliveries.c.channel == channel,
+        deliveries.c.state == j.PENDING,
+        deliveries.c.next_at <= now,
+    )
     query = sa.select(deliveries).where(due).order_by(deliveries.c.key).limit(limit)
     with database.reading() as connection:
         rows = connection.execute(query).all()
@@ -36,6 +43,17 @@ def claim(database: Database, now: dt.datetime, lease_s: float, limit: int) -> l
                 if taken.rowcount == 1:
                     claimed.append(_delivery(connection, row))
     return claimed
+
+
+def drop_others(database: Database, channels: Collection[str]) -> int:
+    """Gives up what waits for a channel that is not among ``channels``; returns how many."""
+    with database.writing() as connection:
+        dropped = connection.execute(
+            deliveries.update()
+            .where(deliveries.c.state == j.PENDING, deliveries.c.channel.not_in(channels))
+            .values(state=j.DEAD, next_at=None, error="this channel is not configured any more")
+        )
+        return dropped.rowcount
 
 
 def sent(database: Database, key: int, now: dt.datetime) -> None:
