@@ -42,23 +42,25 @@ STATES = (
     "TIMEOUT",
 )
 
-_FIELDS = frozenset(
-    """account admincomment alloccpus allocnodes alloctres associd avecpu avecpufreq avediskread
-    avediskwrite averss avevmsize blockid cluster comment constraints consumedenergy
-    consumedenergyraw container cputime cputimeraw dbindex derivedexitcode elapsed elapsedraw
-    eligible end exitcode extra failednode flags gid group jobid jobidraw jobname layout licenses
-    maxdiskread maxdiskreadnode maxdiskreadtask maxdiskwrite maxdiskwritenode maxdiskwritetask
-    maxpages maxpagesnode maxpagestask maxrss maxrssnode maxrsstask maxvmsize maxvmsizenode
-    maxvmsizetask mcslabel mincpu mincpunode mincputask ncpus nnodes nodelist ntasks partition
-    planned plannedcpu plannedcpuraw priority qos qosraw qosreq reason reqcpufreq reqcpufreqgov
-    reqcpufreqmax reqcpufreqmin reqcpus reqmem reqnodes reqtres reservation reservationid reserved
-    resvcpu resvcpuraw restarts sluid start state stderr stdin stdout submit submitline suspended
-    systemcomment systemcpu timelimit timelimitraw totalcpu tresusageinave tresusageinmax
-    tresusageinmaxnode tresusageinmaxtask tresusageinmin tresusageinminnode tresusageinmintask
-    tresusageintot tresusageoutave tresusageoutmax tresusageoutmaxnode tresusageoutmaxtask
-    tresusageoutmin tresusageoutminnode tresusageoutmintask tresusageouttot uid user usercpu
-    wckey wckeyid workdir""".split()
-)
+# Every column that sacct(1) names, 21.08 to 25.11.
+_COLUMNS = """
+account admincomment alloccpus allocnodes alloctres associd avecpu avecpufreq avediskread
+avediskwrite averss avevmsize blockid cluster comment constraints consumedenergy
+consumedenergyraw container cputime cputimeraw dbindex derivedexitcode elapsed elapsedraw
+eligible end exitcode extra failednode flags gid group jobid jobidraw jobname layout licenses
+maxdiskread maxdiskreadnode maxdiskreadtask maxdiskwrite maxdiskwritenode maxdiskwritetask
+maxpages maxpagesnode maxpagestask maxrss maxrssnode maxrsstask maxvmsize maxvmsizenode
+maxvmsizetask mcslabel mincpu mincpunode mincputask ncpus nnodes nodelist ntasks partition
+planned plannedcpu plannedcpuraw priority qos qosraw qosreq reason reqcpufreq reqcpufreqgov
+reqcpufreqmax reqcpufreqmin reqcpus reqmem reqnodes reqtres reservation reservationid reserved
+resvcpu resvcpuraw restarts sluid start state stderr stdin stdout submit submitline suspended
+systemcomment systemcpu timelimit timelimitraw totalcpu tresusageinave tresusageinmax
+tresusageinmaxnode tresusageinmaxtask tresusageinmin tresusageinminnode tresusageinmintask
+tresusageintot tresusageoutave tresusageoutmax tresusageoutmaxnode tresusageoutmaxtask
+tresusageoutmin tresusageoutminnode tresusageoutmintask tresusageouttot uid user usercpu
+wckey wckeyid workdir
+"""
+_FIELDS = frozenset(_COLUMNS.split())
 _JOB_ID = re.compile(
     r"(?P<job>[0-9]+(?:_(?:[0-9]+|\[[^\]]*\]))?(?:\+[0-9]+)?)(?:\.(?P<step>[A-Za-z0-9+_]+))?"
 )

@@ -18,7 +18,16 @@ from firstfault.model.slurm import ExitCode, JobFacts, StepFacts
 
 _OLD_PARSERS = ("dbv0.0.36", "dbv0.0.37", "dbv0.0.38", "dbv0.0.39", "v0.0.39")
 _FLAGS = frozenset(
-    "COMPLETING CONFIGURING RESIZING REQUEUED REQUEUE_HOLD SPECIAL_EXIT STOPPED SIGNALING".split()
+    {
+        "COMPLETING",
+        "CONFIGURING",
+        "REQUEUED",
+        "REQUEUE_HOLD",
+        "RESIZING",
+        "SIGNALING",
+        "SPECIAL_EXIT",
+        "STOPPED",
+    }
 )
 
 
