@@ -49,10 +49,11 @@ def parse_json(data: bytes) -> list[JobFacts]:
         top = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"not the output of sacct --json: {error}") from error
-    if not isinstance(top, dict) or not isinstance(top.get("jobs"), list):
-        raise ValueError("not the output of sacct --json: it has no list of jobs")
-    blind = _is_blind(top)
-    return [_job(job, blind) for job in top["jobs"] if isinstance(job, dict) and "job_id" in job]
+    fields = _dict(top)
+    if not isinstance(fields.get("jobs"), list):
+        raise ValueError("not the output of sacct --json: it has no list of jobs")  # noqa: TRY004 - bad content, not a bad call
+    blind = _is_blind(fields)
+    return [_job(job, blind) for job in _list(fields["jobs"]) if "job_id" in job]
 
 
 def _is_blind(top: dict[str, Any]) -> bool:
