@@ -1,4 +1,4 @@
-"""`python -m firstfault`: the same as the command."""
+"""``python -m firstfault``: the same as the command ``firstfault``."""
 
 from firstfault.cli import main
 
