@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import errno
 import os
 import re
 import time
@@ -65,7 +66,13 @@ def collect(entry: Entry, settings: Settings, clock: Clock) -> Record:
         started = job.ended_at_s - settings.max_job_age_s
     boot_id = settings.boot_id or _boot_id()
     kernel_file, coverage = _kernel(settings, clock, started, job.ended_at_s)
-    files, more, notes = _job_files(entry, job, settings, started)
+    try:
+        files, more, notes = _job_files(entry, job, settings, started)
+    except OSError as error:
+        # No process could be made: what the kernel said is worth a record by itself.
+        reason = errno.errorcode.get(error.errno or 0, "EIO")
+        detail = f"the reader could not be started: {os.strerror(error.errno or errno.EIO)}"
+        files, more, notes = [], [_nothing(reason, detail)], []
     if job.started_at_s is None:
         notes.append("Slurm did not tell the node when the job started")
     return Record(
@@ -106,8 +113,7 @@ def _kernel(
         coverage[0] = Coverage(
             "kernel", log.name, "partial", "clock", "its clock is not known: nothing is left out"
         )
-    elif log.lines[0].sequence > 0 and log.lines[0].microseconds / 1e6 + offset > started_at_s:
-        # Only an overwritten beginning may hide a record; the boot's first one hides nothing.
+    elif settings.kernel_log == kernel.DEVICE and _begins_after(log, started_at_s - offset):
         detail = "older records were overwritten: it begins after the earliest time looked at"
         coverage[0] = Coverage("kernel", log.name, "partial", "overwritten", detail)
     if selection.dropped:
@@ -116,6 +122,11 @@ def _kernel(
     whole = sum(len(excerpt.data) for excerpt in selection.excerpts) == log.size
     file = File(log.name, "kernel", log.size, None, None, whole, selection.excerpts, False)
     return [file], coverage
+
+
+# Only an overwritten beginning hides records; before the boot's first one there was nothing.
+def _begins_after(log: kernel.Log, kernel_s: float) -> bool:
+    return log.lines[0].sequence > 0 and log.lines[0].microseconds / 1e6 > kernel_s
 
 
 def _job_files(

@@ -68,8 +68,7 @@ def read_all(plan: Plan, send: Send) -> None:
     budget = _Budget()
     for name, places in plan.outputs:
         _read_output(plan, name, places, budget, stop_at, send)
-    folders = _run_folders(plan, budget.mentions, send)
-    files = [found for folder in folders for found in _rank_files(folder, send)]
+    files = [file for run in _runs(plan, budget.mentions, send) for file in run.files]
     if not files:
         send(
             _coverage(
@@ -176,44 +175,51 @@ def _send_file(
     )
 
 
-# The run folders of this job's agents on this node.
-def _run_folders(plan: Plan, mentions: List[str], send: Send) -> List[str]:
-    found = []
-    for pattern in plan.rank_logs:
-        for path in _existing(pattern, send):
-            found.append(path)
-    # A mention of another node's folder names nothing here, and that is no news.
-    found.extend(path for path in mentions if path not in found)
-    owned = [path for path in found if _is_own_folder(path, plan)]
-    exact = [path for path in owned if os.path.basename(path).startswith(plan.job + "_")]
-    chosen = []
-    for path in exact or owned:
-        newest = _last_write(path)
-        since = plan.started_at_s - SLACK_S
-        if not plan.start_known and path not in exact and path not in mentions:
-            since = max(since, plan.ended_at_s - RECENT_S)
-        if newest >= since:
-            chosen.append(path)
-    if chosen and not exact and not plan.start_known:
-        detail = (
-            "Slurm does not tell the node when the job started: folders of the last hour were taken"
-        )
+# One agent's run folder: its ranks' files as (path, what), and when the last of them changed.
+class _Run(NamedTuple):
+    folder: str
+    files: Tuple[Tuple[str, str], ...]
+    changed_at_s: float
+
+
+# The runs of this job's agents on this node, the one that changed last first.
+def _runs(plan: Plan, mentions: List[str], send: Send) -> List[_Run]:
+    paths = [path for pattern in plan.rank_logs for path in _existing(pattern, send)]
+    found = [_run(path, send) for path in paths if _is_own_folder(path, plan)]
+    exact = [run for run in found if os.path.basename(run.folder).startswith(plan.job + "_")]
+    since = plan.started_at_s - SLACK_S
+    guessed = not exact and not plan.start_known
+    if guessed:
+        since = max(since, plan.ended_at_s - RECENT_S)
+    chosen = [run for run in exact or found if run.changed_at_s >= since]
+    if chosen and guessed:
+        detail = "the node is not told when the job started: runs of the last hour are taken"
         send(_coverage("rank-log", None, "partial", "ambiguous", detail))
-    return sorted(chosen, key=lambda path: (-_last_write(path), path))
+    if not chosen:
+        # All nodes' agents speak in the job's output. A run that it mentions and that is here is
+        # this node's, unless the file system is a network's, which its files then say.
+        named = [_run(path, send) for path in mentions if _is_own_folder(path, plan)]
+        chosen = [run for run in named if run.changed_at_s >= plan.started_at_s - SLACK_S]
+    return sorted(chosen, key=lambda run: (-run.changed_at_s, run.folder))
+
+
+def _run(folder: str, send: Send) -> _Run:
+    files = tuple(_rank_files(folder, send))
+    return _Run(folder, files, max(_modified(path) for path in (folder, *(f[0] for f in files))))
 
 
 def _rank_files(folder: str, send: Send) -> List[Tuple[str, str]]:
     result = []
     try:
-        attempts = sorted(
-            (name for name in _names(folder) if re.match(r"attempt_[0-9]+\Z", name)),
-            key=lambda name: -int(name[8:]),
-        )
-        for attempt in attempts:
-            ranks = [n for n in _names(os.path.join(folder, attempt)) if re.match(r"[0-9]+\Z", n)]
+        numbers = [int(n[8:]) for n in _names(folder) if re.match(r"attempt_[0-9]{1,6}\Z", n)]
+        # The last attempt and the first one tell most.
+        ends = (max(numbers), min(numbers)) if numbers else ()
+        for number in sorted(numbers, key=lambda number: (number not in ends, -number)):
+            attempt = os.path.join(folder, f"attempt_{number}")
+            ranks = [name for name in _names(attempt) if re.match(r"[0-9]{1,6}\Z", name)]
             for name, what in RANK_FILES:
                 for rank in sorted(ranks, key=int):
-                    path = os.path.join(folder, attempt, rank, name)
+                    path = os.path.join(attempt, rank, name)
                     if os.path.lexists(path):
                         result.append((path, what))
     except OSError as error:
@@ -273,16 +279,6 @@ def _modified(path: str) -> float:
         return os.lstat(path).st_mtime
     except OSError:
         return 0.0
-
-
-# Of anything down to the ranks' files.
-def _last_write(folder: str) -> float:
-    newest = _modified(folder)
-    for depth, (path, folders, files) in enumerate(os.walk(folder)):
-        newest = max([newest] + [_modified(os.path.join(path, n)) for n in folders + files])
-        if depth > 2000:
-            break
-    return newest
 
 
 def _refused(what: str, path: str, error: OSError) -> Dict[str, Any]:

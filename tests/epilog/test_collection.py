@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pwd
 import random
+import re
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from firstfault.model import evidence
+from tests.epilog.conftest import ROOT
 from tests.epilog.node import Node, file_of, reason_of
 
 RECORDED_OFFSET_S = 1796052555.949805
@@ -225,6 +228,92 @@ def test_a_run_folder_that_only_the_output_mentions_is_read(node: Node) -> None:
     node.collect()
 
     assert file_of(node.records()[0], "1/stderr.log") == b"E\n"
+
+
+def test_what_other_nodes_agents_say_is_not_taken_for_this_nodes(node: Node) -> None:
+    """All nodes' agents speak in the job's output, and on one machine all their folders exist."""
+    for host in ("n3", "n4"):
+        write_ranks(node.folder / host, "12_" + host, {"0/stderr.log": host.encode()})
+    mention = f"error_file: {node.folder}/n4/12_n4/attempt_0/0/error.json\n"
+    (node.folder / "slurm-12.out").write_text(mention)
+    node.configure(FIRSTFAULT_RANK_LOGS=f"{node.folder}/%N/%j_*")
+    node.end_job()
+
+    node.collect()
+
+    names = [file.name for file in node.records()[0].files if file.what == "rank-log"]
+    assert names == [f"{node.folder}/n3/12_n3/attempt_0/0/stderr.log"]
+
+
+def test_the_last_attempt_and_the_first_come_before_those_between(node: Node) -> None:
+    for attempt in range(12):
+        folder = node.folder / f"ranks/12_x/attempt_{attempt}/0"
+        folder.mkdir(parents=True)
+        (folder / "stderr.log").write_bytes(b"%d" % attempt)
+    node.end_job()
+
+    node.collect()
+
+    names = [file.name for file in node.records()[0].files if file.what == "rank-log"]
+    assert [int(name.split("_")[-1].split("/")[0]) for name in names] == [11, 0, *range(10, 0, -1)]
+
+
+def test_where_no_start_is_told_old_runs_of_the_user_are_left_out_and_it_is_said(
+    node: Node,
+) -> None:
+    ended_at = time.time()
+    for name, age in (("none_new", 600), ("none_old", 7200)):
+        write_ranks(node.folder / "ranks", name, {"0/stderr.log": b"x"})
+        for path in (node.folder / "ranks" / name).rglob("*"):
+            set_time(path, ended_at - age)
+        set_time(node.folder / "ranks" / name, ended_at - age)
+    node.end_job()
+
+    node.collect()
+
+    (record,) = node.records()
+    names = [file.name for file in record.files if file.what == "rank-log"]
+    assert len(names) == 1 and "none_new" in names[0]
+    assert "ambiguous" in [row.reason for row in record.coverage]
+
+
+def test_where_the_start_is_told_runs_from_before_it_are_left_out(node: Node) -> None:
+    ended_at = time.time()
+    for name, age in (("none_mine", 600), ("none_before", 1200)):
+        write_ranks(node.folder / "ranks", name, {"0/stderr.log": b"x"})
+        for path in (node.folder / "ranks" / name).rglob("*"):
+            set_time(path, ended_at - age)
+        set_time(node.folder / "ranks" / name, ended_at - age)
+    node.end_job(SLURM_JOB_START_TIME=str(int(ended_at) - 900))
+
+    node.collect()
+
+    (record,) = node.records()
+    names = [file.name for file in record.files if file.what == "rank-log"]
+    assert len(names) == 1 and "none_mine" in names[0]
+    assert "ambiguous" not in [row.reason for row in record.coverage]
+
+
+def test_it_works_with_no_more_of_roots_rights_than_the_unit_leaves_it(
+    node: Node, owner: pwd.struct_passwd
+) -> None:
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        pytest.skip("setpriv is not installed")
+    unit = (ROOT / "etc/systemd/firstfault-collector.service").read_text()
+    (names,) = re.findall("^CapabilityBoundingSet=(.*)$", unit, re.MULTILINE)
+    kept = ",".join("+" + name.lower()[4:] for name in names.split())
+    output = node.folder / "slurm-12.out"
+    output.write_bytes(b"the owner's\n")
+    os.chown(output, owner.pw_uid, owner.pw_gid)
+    output.chmod(0o600)
+    node.end_job(SLURM_JOB_UID=str(owner.pw_uid), SLURM_JOB_GID=str(owner.pw_gid))
+    argv = [setpriv, "--bounding-set", f"-all,{kept}", "--no-new-privs", *node.command()]
+
+    done = subprocess.run(argv, env={}, capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert file_of(node.records()[0], "slurm-12.out") == b"the owner's\n"
 
 
 def test_a_missing_output_is_said(node: Node) -> None:
