@@ -205,6 +205,16 @@ def _contradictions(config: Config) -> list[tuple[str, str]]:
         "slack.timeout_s": config.slack.timeout_s,
         "slack.attempts": config.slack.attempts,
     }
+    # Longer, and a question or delivery would be claimed anew while it is under way.
+    longest = {
+        "slurm.timeout_s": (config.slurm.timeout_s, 60),
+        "slack.timeout_s": (config.slack.timeout_s, 25),
+    }
+    wrong += [
+        (key, f"is {value}; it must be {most} or less.")
+        for key, (value, most) in longest.items()
+        if value > most
+    ]
     wrong += [
         (key, f"is {value}; it must be more than 0.")
         for key, value in positive.items()

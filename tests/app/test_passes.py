@@ -288,6 +288,20 @@ def test_a_failed_delivery_is_tried_again_and_given_up(daemon: Daemon) -> None:
     assert daemon.slack.sent[0].attempts == 3
 
 
+def test_a_receiver_that_asks_for_a_pause_gets_it(daemon: Daemon) -> None:
+    channel = Kept()
+    channel.failures = [Failed("busy", after_s=7)]
+    daemon.slack.failures = [Failed("later", after_s=1)]
+    daemon.take("n1", "n2")
+    daemon.at += dt.timedelta(seconds=2)
+
+    first = passes.deliver(daemon.database, "slack", channel, 3, lambda: daemon.at)
+    second = passes.deliver(daemon.database, "slack", channel, 3, lambda: daemon.at)
+
+    assert first == (1, 7)
+    assert second == (0, 0)
+
+
 def test_a_channel_that_raises_stops_no_other(daemon: Daemon) -> None:
     def broken(_delivery: Delivery) -> Sent | Failed:
         raise RuntimeError("no template")

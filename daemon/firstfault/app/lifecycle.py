@@ -71,7 +71,12 @@ def look(job: JobStatus, now: dt.datetime, timing: Timing) -> Look:
             return Look(False, True, None)
         # A complete job has nothing more to wait for; a settled one may get a flood of late
         # records, each of which would be judged with all others.
-        late = job.settled_at is not None and not is_complete(job) and job.tried_at is not None
+        late = (
+            job.settled_at is not None
+            and not is_complete(job)
+            and job.evidence_revision > job.judged_evidence
+            and job.facts_revision == job.judged_facts
+        )
         if late and job.tried_at is not None and now < job.tried_at + pace:
             return Look(False, True, job.tried_at + pace)
         return Look(True, True, None)

@@ -39,9 +39,11 @@ from firstfault.store import deliveries, listing, work
 from firstfault.store import evidence as stored_evidence
 from firstfault.store.database import Database
 
-JUDGE_LEASE_S = 300.0
-ASK_LEASE_S = 120.0
-DELIVER_LEASE_S = 120.0
+# After these, work that a killed daemon had claimed is done by the next one. A worker that is only
+# slow loses nothing: what it has is its own until somebody else claims it.
+JUDGE_LEASE_S = 60.0
+ASK_LEASE_S = 90.0
+DELIVER_LEASE_S = 60.0
 BATCH = 50
 ASK_BATCH = 500
 
