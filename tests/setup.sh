@@ -1,7 +1,8 @@
+# shellcheck shell=bash
 # Sets up this clone and this machine; sourced by tests/run and demo, at the top of the clone.
 
 torch_folder=${FIRSTFAULT_TORCH_VENV:-/opt/firstfault-tests/torch-venv}
-debian_packages="slurmctld slurmd slurmdbd slurm-client munge mariadb-server"
+cluster_packages="slurmctld slurmd slurmdbd slurm-client munge mariadb-server"
 browser_packages="chromium fonts-dejavu-core"
 
 say() {
@@ -70,18 +71,17 @@ set_up_venv() {
   printf '%s\n' "$wanted" >"$stamp"
 }
 
-# set_up_cluster: Slurm, a browser and torch, where this may be done. What fails is said, and the
-# tests that need it skip (or fail, with FIRSTFAULT_REQUIRE_CLUSTER=1).
+# set_up_cluster: Slurm and torch. What fails is said, and the tests that need it skip (or fail,
+# with FIRSTFAULT_REQUIRE_CLUSTER=1).
 set_up_cluster() {
-  if ! may_install; then
-    say "not root on Debian: nothing is installed; what needs a cluster or a browser may skip"
-    return 0
-  fi
   # shellcheck disable=SC2086
-  install_packages $debian_packages
-  # shellcheck disable=SC2086
-  [ -n "${1:-}" ] || install_packages $browser_packages
+  install_packages $cluster_packages
   set_up_torch
+}
+
+set_up_browser() {
+  # shellcheck disable=SC2086
+  install_packages $browser_packages
 }
 
 # set_up_torch: a virtual environment with torch that an ordinary user can reach.

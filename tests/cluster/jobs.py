@@ -194,7 +194,7 @@ def kernel_offset_s() -> float:
 def kernel_log(since: float = 0) -> list[str]:
     """The records of /dev/kmsg from ``since`` (seconds since the epoch), continuation lines left out."""
     first_us = (since - kernel_offset_s()) * 1e6
-    lines = []
+    lines: list[str] = []
     device = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
     try:
         while True:

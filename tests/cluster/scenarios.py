@@ -34,7 +34,7 @@ def _fault(what: str, rank: int, **more: str) -> dict[str, str]:
     return {"FAULT": what, "FAULT_RANK": str(rank), **more}
 
 
-HOSTILE_NAME = "<script>alert(1)</script> *bold* <!channel>"
+HOSTILE_TEXT = "<script>alert(1)</script> *bold* <!channel>"
 _FOR_EVER = "100000"
 
 SCENARIOS = (
@@ -95,8 +95,8 @@ SCENARIOS = (
         "python.exception",
         nodes=1,
         rank=1,
-        environment=_fault("exception", 1),
-        job_name=HOSTILE_NAME,
+        environment=_fault("exception", 1, FAULT_TEXT=HOSTILE_TEXT),
+        job_name=HOSTILE_TEXT,
         output="out put-%j.log",
     ),
     Scenario(

@@ -87,17 +87,22 @@ class Session:
         return [m for m in list(self.slack.messages) if job in json.dumps(m.payload)]
 
     def message(self, name: str) -> Message:
-        """The first message that says what the final verdict says; waits for it."""
-        title = self.verdict(name)["cause"]["title"]
+        """The first message with the final verdict's cause, rank and host; waits for it."""
+        verdict = self.verdict(name)
+        rank, host = verdict["initiator"]["rank"], verdict["initiator"]["host"]
+        wanted = [verdict["cause"]["id"]]
+        wanted += [] if rank is None else [f"Rank {rank} "]
+        wanted += [] if host is None else [host]
         until = time.monotonic() + _VERDICT_DEADLINE_S
         while True:
             posted = self.messages(name)
             for message in posted:
-                if title in json.dumps(message.payload, ensure_ascii=False):
+                said = json.dumps(message.payload, ensure_ascii=False)
+                if all(word in said for word in wanted):
                     return message
             if time.monotonic() > until:
-                said = [message.payload["text"] for message in posted]
-                raise TimeoutError(f"not posted: {title!r}; but {said}; {self.slack.refused}")
+                texts = [message.payload["text"] for message in posted]
+                raise TimeoutError(f"{wanted} not posted, but {texts}; {self.slack.refused}")
             time.sleep(0.1)
 
     def records(self, name: str) -> list[Path]:

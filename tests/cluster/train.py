@@ -1,6 +1,6 @@
 """A small training loop on the CPU (gloo) that fails as it is told to by FAULT.
 
-FAULT_RANK says who (the global rank), FAULT_STEP when; RECORD=0 leaves torchelastic's @record out,
+FAULT_RANK says who (the global rank), FAULT_STEP when, FAULT_TEXT what an exception says; RECORD=0 leaves torchelastic's @record out,
 and with it faulthandler. What really happened is written into TRUTH, which firstfault never reads:
 rank-R.json (who ran where), ready-R (rank R is at FAULT_STEP).
 """
@@ -20,33 +20,34 @@ from torch.utils.data import DataLoader, Dataset
 FAULT = os.environ.get("FAULT", "")
 FAULT_RANK = int(os.environ.get("FAULT_RANK", "0"))
 FAULT_STEP = int(os.environ.get("FAULT_STEP", "5"))
+FAULT_TEXT = os.environ.get("FAULT_TEXT", "")
 STEPS = int(os.environ.get("STEPS", "20"))
 RANK = int(os.environ["RANK"])
 ATTEMPT = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 TRUTH = Path(os.environ["TRUTH"])
 
 
-def eat_memory():
+def eat_memory() -> None:
     held = []
     while True:
         held.append(bytearray(64 << 20))
 
 
-def check_features(batch):
-    raise ValueError(f"expected 4 features, got {batch.shape[-1] + 1}")
+def check_features(batch: torch.Tensor) -> None:
+    raise ValueError(FAULT_TEXT or f"expected 4 features, got {batch.shape[-1] + 1}")
 
 
 class Samples(Dataset):
-    def __len__(self):
+    def __len__(self) -> int:
         return 10_000
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> torch.Tensor:
         if FAULT == "loader-oom" and RANK == FAULT_RANK and index > 4 * FAULT_STEP:
             eat_memory()
         return torch.ones(4)
 
 
-def fail(batch):
+def fail(batch: torch.Tensor) -> None:
     if FAULT == "exception-all":
         check_features(batch)
     if RANK != FAULT_RANK:
@@ -65,9 +66,13 @@ def fail(batch):
         check_features(batch)
 
 
-def train():
+def train() -> None:
     torch.set_num_threads(1)
-    who = {"rank": RANK, "local_rank": int(os.environ["LOCAL_RANK"]), "pid": os.getpid()}
+    who: dict[str, object] = {
+        "rank": RANK,
+        "local_rank": int(os.environ["LOCAL_RANK"]),
+        "pid": os.getpid(),
+    }
     who |= {"host": os.environ["SLURMD_NODENAME"], "task": int(os.environ["SLURM_PROCID"])}
     who |= {"attempt": ATTEMPT}
     aside = TRUTH / f".rank-{RANK}"
