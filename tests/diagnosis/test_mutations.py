@@ -1,0 +1,103 @@
+"""However evidence is damaged, no verdict is sure of what is not so."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import pytest
+
+from firstfault.diagnosis import diagnose
+from firstfault.model import verdict as v
+from firstfault.model.case import Case
+from firstfault.runs.told import told
+from tests.diagnosis.case_files import NAMES, case, expected
+from tests.diagnosis.mutations import Ground, Mutant, mutate
+
+
+@cache
+def ground(name: str) -> Ground:
+    """The hosts of a case, from its undamaged evidence."""
+    tasks: dict[str, set[int]] = {}
+    folders: dict[str, set[str]] = {}
+    for run in told(case(name)).runs:
+        for process in run.roster:
+            if process.host is None:
+                continue
+            if process.task is not None:
+                tasks.setdefault(process.host, set()).add(process.task)
+            if process.run is not None:
+                folders.setdefault(process.host, set()).add(process.run)
+    return Ground(
+        tuple(sorted({*tasks, *folders})),
+        {host: tuple(sorted(found)) for host, found in tasks.items()},
+        {host: tuple(sorted(found)) for host, found in folders.items()},
+    )
+
+
+def wrongs(verdict: v.Verdict, truth: dict[str, Any], names: dict[str, str]) -> list[str]:
+    """What ``verdict`` is sure of and wrong in; nothing that it is not sure of is wrong."""
+    found = []
+    cause = verdict.cause
+    if cause.confidence == v.CONFIRMED and cause.id not in truth["cause"]:
+        found.append(f"cause {cause.id}, not {truth['cause']}")
+    who = verdict.initiator
+    if who.confidence == v.CONFIRMED:
+        ranks = {truth.get("rank"), *truth.get("also", ())}
+        given = [who.rank, *(member.rank for member in who.also)]
+        if any(rank is not None and rank not in ranks for rank in given):
+            found.append(f"ranks {given}, not {sorted(ranks, key=str)}")
+        host = truth.get("host")
+        hosts = {host, *truth.get("also_hosts", ())}
+        known = {names.get(each, each) for each in hosts if each is not None}
+        if who.host is not None and who.host not in known:
+            found.append(f"host {who.host}, not {sorted(known)}")
+    return found
+
+
+def tried(count: int, seed: int) -> tuple[Counter[str], list[str]]:
+    """``count`` mutants, taken from all cases in turn: how sure the verdicts were, and what is wrong."""
+    counts: Counter[str] = Counter()
+    failures = []
+    for number in range(count):
+        name = NAMES[number % len(NAMES)]
+        mutant = one(name, seed + number)
+        verdict = diagnose(mutant.case)
+        counts[verdict.cause.confidence] += 1
+        failures += [
+            f"{name} seed {seed + number} {'+'.join(mutant.done)}: {wrong}"
+            for wrong in wrongs(verdict, expected(name), dict(mutant.names))
+        ]
+    return counts, failures
+
+
+def one(name: str, seed: int) -> Mutant:
+    """The mutant of a case that a seed makes."""
+    return mutate(random.Random(seed), case(name), ground(name))
+
+
+def test_three_hundred_damaged_cases_make_no_wrong_verdict_sure() -> None:
+    counts, failures = tried(300, seed=1)
+
+    assert failures == []
+    assert counts[v.CONFIRMED] >= 100, f"never daring is no virtue: {counts}"
+
+
+@pytest.mark.slow
+def test_thousands_of_damaged_cases_make_no_wrong_verdict_sure() -> None:
+    counts, failures = tried(4_000, seed=100_000)
+    print(f"\n{sum(counts.values())} damaged cases: {dict(sorted(counts.items()))}")
+
+    assert failures == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_undamaged_case_is_as_sure_as_its_evidence_allows(name: str) -> None:
+    whole = Case(case(name).documents) if not case(name).coverage else case(name)
+    verdict = diagnose(whole)
+
+    assert wrongs(verdict, expected(name), {}) == []
+    if "confidence" in expected(name):
+        assert verdict.cause.confidence == expected(name)["confidence"]
