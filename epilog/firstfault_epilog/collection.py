@@ -192,7 +192,7 @@ def plan_of(
         start_known=job.started_at_s is not None,
         ended_at_s=job.ended_at_s,
         outputs=tuple(outputs),
-        rank_logs=tuple(patterns.site_glob(glob, here) for glob in settings.rank_logs),
+        rank_logs=tuple((patterns.site_glob(g, here), "%N" in g) for g in settings.rank_logs),
         anchors=anchors.read(),
         seconds=max(1.0, settings.read_deadline_s - MARGIN_S),
     )
@@ -238,7 +238,7 @@ def _file(frame: Dict[str, Any]) -> File:
         inode=_text(frame["inode"]),
         complete=frame["complete"] is True,
         excerpts=(),
-        shared=mounts.is_shared(device),
+        shared=False if frame["of_node"] is True else mounts.is_shared(device),
     )
 
 

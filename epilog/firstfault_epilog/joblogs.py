@@ -22,6 +22,7 @@ BUDGET = 640 << 10
 FILE_BUDGET = 96 << 10
 FILES_MAX = 128
 LISTED_MAX = 20000
+MENTIONS_MAX = 1000
 # Clocks of file servers and nodes differ by a little.
 SLACK_S = 5.0
 # Where Slurm does not tell the start (22.05): as old as a rank's last write may be when nothing
@@ -37,7 +38,8 @@ class Plan(NamedTuple):
 
     ``start_known`` is False where ``started_at_s`` is only the earliest time looked at.
     ``outputs`` are (what it is called, where it may be), in order; of the places of one output
-    the first that exists is taken. Globs match files and folders of ``uid`` only.
+    the first that exists is taken. ``rank_logs`` are (glob, whether the node's name is part of it);
+    globs match files and folders of ``uid`` only.
     """
 
     job: str
@@ -46,14 +48,24 @@ class Plan(NamedTuple):
     start_known: bool
     ended_at_s: float
     outputs: Tuple[Tuple[str, Tuple[Path, ...]], ...]
-    rank_logs: Tuple[Path, ...]
+    rank_logs: Tuple[Tuple[Path, bool], ...]
     anchors: Anchors
     seconds: float
 
 
-class _Budget:
-    # Bytes left for excerpts, shared out among the files still to come.
-    def __init__(self) -> None:
+# ``of_node``: its place says that it is this node's, whatever file system it lies on.
+class _Wanted(NamedTuple):
+    path: str
+    what: str
+    of_node: bool
+
+
+# One pass over a job's files: what is left of the budget, and what was seen on the way.
+class _Pass:
+    def __init__(self, plan: Plan, send: Send) -> None:
+        self.plan = plan
+        self.send = send
+        self.stop_at = time.monotonic() + plan.seconds
         self.left = BUDGET
         self.taken: Set[Tuple[int, int]] = set()
         self.mentions: List[str] = []
@@ -64,47 +76,34 @@ class _Budget:
 
 def read_all(plan: Plan, send: Send) -> None:
     """Reads what ``plan`` names and sends it. A file that cannot be read is sent as coverage."""
-    stop_at = time.monotonic() + plan.seconds
-    budget = _Budget()
+    reading = _Pass(plan, send)
     for name, places in plan.outputs:
-        _read_output(plan, name, places, budget, stop_at, send)
-    files = [file for run in _runs(plan, budget.mentions, send) for file in run.files]
-    if not files:
-        send(
-            _coverage(
-                "rank-log", None, "none", "absent", "no run folder of this job's torchrun was found"
-            )
-        )
-    for index, (path, what) in enumerate(files):
-        if index >= FILES_MAX or time.monotonic() > stop_at:
-            left = len(files) - index
-            send(_coverage("rank-log", None, "partial", "limit", f"{left} files were not read"))
+        _read_output(reading, name, places)
+    wanted = [file for run in _runs(plan, reading.mentions, send) for file in run.files]
+    if not wanted:
+        detail = "no run folder of this job's torchrun was found"
+        send(_coverage("rank-log", None, "none", "absent", detail))
+    for index, file in enumerate(wanted):
+        if index >= FILES_MAX or time.monotonic() > reading.stop_at:
+            detail = f"{len(wanted) - index} files were not read"
+            send(_coverage("rank-log", None, "partial", "limit", detail))
             return
-        share = budget.share(min(len(files), FILES_MAX) - index)
-        _take(path, what, share, plan, budget, stop_at, send)
+        _take(reading, file, reading.share(min(len(wanted), FILES_MAX) - index))
 
 
-def _read_output(
-    plan: Plan,
-    name: str,
-    places: Tuple[Path, ...],
-    budget: _Budget,
-    stop_at: float,
-    send: Send,
-) -> None:
+def _read_output(reading: _Pass, name: str, places: Tuple[Path, ...]) -> None:
+    send = reading.send
     for place in places:
         candidates = list(_existing(place, send))
         if not place.exact:
-            candidates = [path for path in candidates if _is_of_job(path, plan)]
+            candidates = [path for path in candidates if _is_of_job(path, reading.plan)]
         if not candidates:
             continue
         newest = max(candidates, key=lambda path: (_modified(path), path))
         if len(candidates) > 1:
-            detail = (
-                f"{len(candidates)} files may be the job's {name}: the one changed last is taken"
-            )
+            detail = f"{len(candidates)} files may be the job's {name}: the newest is taken"
             send(_coverage("job-output", newest, "partial", "ambiguous", detail))
-        _take(newest, "job-output", FILE_BUDGET, plan, budget, stop_at, send)
+        _take(reading, _Wanted(newest, "job-output", False), FILE_BUDGET)
         return
     shown = "/" + "/".join(
         part if isinstance(part, str) else "*" for part in (places[0].parts if places else [])
@@ -113,40 +112,36 @@ def _read_output(
 
 
 # Opens nothing but regular files, whatever a name turns out to be, and never waits in open().
-def _take(
-    path: str, what: str, share: int, plan: Plan, budget: _Budget, stop_at: float, send: Send
-) -> None:
+def _take(reading: _Pass, wanted: _Wanted, share: int) -> None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    path, what, _ = wanted
     try:
         handle = os.open(path, flags)
     except OSError as error:
-        send(_refused(what, path, error))
+        reading.send(_refused(what, path, error))
         return
     try:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode):
-            send(_coverage(what, path, "none", "not-regular", "it is not a regular file"))
+            detail = "it is not a regular file"
+            reading.send(_coverage(what, path, "none", "not-regular", detail))
             return
         identity = (info.st_dev, info.st_ino)
-        if identity in budget.taken:
+        if identity in reading.taken:
             return
-        budget.taken.add(identity)
-        cut = excerpts.cut(handle, info.st_size, share, plan.anchors, stop_at)
-        _send_file(path, what, info, cut, budget, send)
+        reading.taken.add(identity)
+        anchors = reading.plan.anchors
+        cut = excerpts.cut(handle, info.st_size, share, anchors, reading.stop_at)
+        _send_file(reading, wanted, info, cut)
     except OSError as error:
-        send(_refused(what, path, error))
+        reading.send(_refused(what, path, error))
     finally:
         os.close(handle)
 
 
-def _send_file(
-    path: str,
-    what: str,
-    info: os.stat_result,
-    cut: excerpts.Cut,
-    budget: _Budget,
-    send: Send,
-) -> None:
+def _send_file(reading: _Pass, wanted: _Wanted, info: os.stat_result, cut: excerpts.Cut) -> None:
+    send = reading.send
+    path, what, of_node = wanted
     send(
         {
             "kind": "file",
@@ -156,36 +151,38 @@ def _send_file(
             "modified": info.st_mtime,
             "inode": f"{info.st_dev}:{info.st_ino}",
             "device": info.st_dev,
+            "of_node": of_node,
             "complete": cut.complete,
         }
     )
     for excerpt in cut.excerpts:
         data = base64.b64encode(excerpt.data).decode("ascii")
         send({"kind": "excerpt", "offset": excerpt.offset, "line": excerpt.line, "data": data})
-        budget.left -= len(excerpt.data)
+        reading.left -= len(excerpt.data)
         for match in _MENTION.finditer(excerpt.data):
             folder = os.fsdecode(match.group(1))
-            if len(budget.mentions) < 1000 and folder not in budget.mentions:
-                budget.mentions.append(folder)
+            if len(reading.mentions) < MENTIONS_MAX and folder not in reading.mentions:
+                reading.mentions.append(folder)
     # Complete or not, the whole file was looked through unless the note says otherwise.
-    send(
-        _coverage(
-            what, path, "partial" if cut.note else "full", "limit" if cut.note else None, cut.note
-        )
-    )
+    state, reason = ("partial", "limit") if cut.note else ("full", None)
+    send(_coverage(what, path, state, reason, cut.note))
 
 
-# One agent's run folder: its ranks' files as (path, what), and when the last of them changed.
+# One agent's run folder: its ranks' files, and when the last of them changed.
 class _Run(NamedTuple):
     folder: str
-    files: Tuple[Tuple[str, str], ...]
+    files: Tuple[_Wanted, ...]
     changed_at_s: float
 
 
 # The runs of this job's agents on this node, the one that changed last first.
 def _runs(plan: Plan, mentions: List[str], send: Send) -> List[_Run]:
-    paths = [path for pattern in plan.rank_logs for path in _existing(pattern, send)]
-    found = [_run(path, send) for path in paths if _is_own_folder(path, plan)]
+    found = [
+        _run(path, of_node, send)
+        for pattern, of_node in plan.rank_logs
+        for path in _existing(pattern, send)
+        if _is_own_folder(path, plan)
+    ]
     exact = [run for run in found if os.path.basename(run.folder).startswith(plan.job + "_")]
     since = plan.started_at_s - SLACK_S
     guessed = not exact and not plan.start_known
@@ -198,14 +195,15 @@ def _runs(plan: Plan, mentions: List[str], send: Send) -> List[_Run]:
     if not chosen:
         # All nodes' agents speak in the job's output. A run that it mentions and that is here is
         # this node's, unless the file system is a network's, which its files then say.
-        named = [_run(path, send) for path in mentions if _is_own_folder(path, plan)]
+        named = [_run(path, False, send) for path in mentions if _is_own_folder(path, plan)]
         chosen = [run for run in named if run.changed_at_s >= plan.started_at_s - SLACK_S]
     return sorted(chosen, key=lambda run: (-run.changed_at_s, run.folder))
 
 
-def _run(folder: str, send: Send) -> _Run:
-    files = tuple(_rank_files(folder, send))
-    return _Run(folder, files, max(_modified(path) for path in (folder, *(f[0] for f in files))))
+def _run(folder: str, of_node: bool, send: Send) -> _Run:
+    files = tuple(_Wanted(path, what, of_node) for path, what in _rank_files(folder, send))
+    changed_at_s = max(_modified(path) for path in (folder, *(file.path for file in files)))
+    return _Run(folder, files, changed_at_s)
 
 
 def _rank_files(folder: str, send: Send) -> List[Tuple[str, str]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from firstfault.model import evidence
+from firstfault_epilog import mounts
 from tests.epilog.conftest import ROOT
 from tests.epilog.node import Node, file_of, reason_of
 
@@ -243,6 +244,21 @@ def test_what_other_nodes_agents_say_is_not_taken_for_this_nodes(node: Node) -> 
 
     names = [file.name for file in node.records()[0].files if file.what == "rank-log"]
     assert names == [f"{node.folder}/n3/12_n3/attempt_0/0/stderr.log"]
+
+
+def test_whether_other_nodes_may_see_a_file_is_said(node: Node) -> None:
+    write_ranks(node.folder / "n3", "12_x", {"0/stderr.log": b"x"})
+    (node.folder / "slurm-12.out").write_bytes(b"x")
+    node.configure(FIRSTFAULT_RANK_LOGS=f"{node.folder}/%N/%j_*")
+    node.end_job()
+
+    node.collect()
+
+    (record,) = node.records()
+    (rank,) = [file for file in record.files if file.what == "rank-log"]
+    assert rank.shared is False, "the node's name is part of its place"
+    assert mounts.is_shared(os.stat("/proc").st_dev) is None
+    assert mounts.is_shared(os.stat("/dev/shm").st_dev) is False
 
 
 def test_the_last_attempt_and_the_first_come_before_those_between(node: Node) -> None:

@@ -36,13 +36,17 @@ class RecordExcerpt(msgspec.Struct, frozen=True):
 
 
 class RecordFile(msgspec.Struct, frozen=True):
-    """One file as the collector found it; ``inode`` ("device:inode") tells shared files."""
+    """One file as the collector found it; ``inode`` ("device:inode") tells shared files.
+
+    ``shared`` is True where it lies on a network file system, None where that is not known.
+    """
 
     name: str
     what: str
     size: int | None = None
     modified_at: dt.datetime | None = None
     inode: str | None = None
+    shared: bool | None = None
     complete: bool = False
     excerpts: tuple[RecordExcerpt, ...] = ()
 
@@ -118,8 +122,8 @@ def decode(data: bytes) -> EvidenceRecord:
 def documents(record: EvidenceRecord) -> list[Document]:
     """The record's files as the diagnosis reads them.
 
-    Kernel and per-rank files are of the record's node. The job's own output may be shared by
-    all nodes, so that its lines are not of this node. The Epilog's environment becomes a file
+    Kernel and per-rank files are of the record's node. The job's own output, and what lies on a
+    network file system, may be shared by all nodes, so that its lines are not of this node. The Epilog's environment becomes a file
     of KEY=VALUE lines, as a captured one would be.
 
     Raises `EvidenceError` where an excerpt cannot be decoded.
@@ -133,7 +137,7 @@ def documents(record: EvidenceRecord) -> list[Document]:
         )
     result = []
     for file in record.files:
-        shared = file.what == "job-output"
+        shared = file.what == "job-output" or file.shared is True
         result.append(
             Document(
                 name=file.name if shared else f"{record.node}:{file.name}",
