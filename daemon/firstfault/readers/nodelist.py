@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 
@@ -19,6 +20,7 @@ class NodeListError(ValueError):
     """A text that is not a node list, or one of more nodes than any cluster has."""
 
 
+@functools.lru_cache(maxsize=32)  # every record of a job carries the same list
 def expand(text: str) -> tuple[str, ...]:
     """The nodes of ``text`` in natural order ("n2" before "n10"), each once.
 
