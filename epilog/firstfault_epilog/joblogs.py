@@ -25,6 +25,8 @@ LISTED_MAX = 20000
 MENTIONS_MAX = 1000
 # Clocks of file servers and nodes differ by a little.
 SLACK_S = 5.0
+# What is written later is another job's: the output is closed before the Epilog starts.
+OUTPUT_AFTER_S = 60.0
 # Where Slurm does not tell the start (22.05): as old as a rank's last write may be when nothing
 # else ties a run folder to the job.
 RECENT_S = 3600.0
@@ -130,8 +132,10 @@ def _take(reading: _Pass, wanted: _Wanted, share: int) -> None:
         if identity in reading.taken:
             return
         reading.taken.add(identity)
-        anchors = reading.plan.anchors
-        cut = excerpts.cut(handle, info.st_size, share, anchors, reading.stop_at)
+        # One endless log must not leave the others unread.
+        now = time.monotonic()
+        stop_at = now + (reading.stop_at - now) / 2
+        cut = excerpts.cut(handle, info.st_size, share, reading.plan.anchors, stop_at)
         _send_file(reading, wanted, info, cut)
     except OSError as error:
         reading.send(_refused(what, path, error))
@@ -261,7 +265,8 @@ def _is_of_job(path: str, plan: Plan) -> bool:
         info = os.lstat(path)
     except OSError:
         return False
-    return info.st_uid == plan.uid and info.st_mtime >= plan.started_at_s - SLACK_S
+    first, last = plan.started_at_s - SLACK_S, plan.ended_at_s + OUTPUT_AFTER_S
+    return info.st_uid == plan.uid and first <= info.st_mtime <= last
 
 
 def _is_own_folder(path: str, plan: Plan) -> bool:

@@ -193,7 +193,7 @@ def test_a_name_full_of_percent_signs_is_found(node: Node) -> None:
 
 def test_of_several_outputs_that_fit_the_newest_is_taken_and_it_is_said(node: Node) -> None:
     now = time.time()
-    for task, age in ((1, 50), (2, 10), (3, 900000)):
+    for task, age in ((1, 50), (2, 10), (3, 900000), (4, -3600)):
         path = node.folder / f"slurm-10_{task}.out"
         path.write_bytes(b"task %d\n" % task)
         set_time(path, now - age)

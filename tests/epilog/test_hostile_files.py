@@ -122,7 +122,7 @@ def test_what_is_no_file_is_neither_read_nor_waited_for(
     assert reason_of(record, target) == expected
 
 
-def test_a_huge_sparse_file_costs_neither_memory_nor_the_record(
+def test_a_huge_sparse_file_costs_neither_the_record_nor_the_other_logs(
     node: Node, owner: pwd.struct_passwd, work: Path
 ) -> None:
     output = work / "slurm-12.out"
@@ -131,7 +131,11 @@ def test_a_huge_sparse_file_costs_neither_memory_nor_the_record(
         file.truncate(1 << 40)
         file.seek((1 << 40) - 11)
         file.write(b"\nlast line\n")
-    node.configure(FIRSTFAULT_READ_DEADLINE_S="4", FIRSTFAULT_RANK_LOGS="/nonexistent/*")
+    rank = node.folder / "ranks/12_x/attempt_0/0"
+    rank.mkdir(parents=True)
+    (rank / "stderr.log").write_bytes(b"a rank's word\n")
+    os.chown(node.folder / "ranks/12_x", owner.pw_uid, owner.pw_gid)
+    node.configure(FIRSTFAULT_READ_DEADLINE_S="4")
 
     run(node, owner, work)
 
@@ -141,6 +145,7 @@ def test_a_huge_sparse_file_costs_neither_memory_nor_the_record(
     assert taken.endswith(b"last line\n")
     assert len(taken) < 100_000
     assert any("time ran out" in (row.detail or "") for row in record.coverage)
+    assert file_of(record, "stderr.log") == b"a rank's word\n"
 
 
 def test_a_log_that_is_replaced_and_truncated_all_the_time_does_no_harm(
