@@ -9,8 +9,10 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.request
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -27,6 +29,14 @@ RECORDING = resources.files("firstfault") / "recorded" / demo.RECORDING
 def facts() -> dict[str, object]:
     loaded: dict[str, object] = json.loads((RECORDING / "meta.json").read_text("utf-8"))
     return loaded
+
+
+@pytest.fixture
+def kept() -> Iterator[Path]:
+    """Where the demonstration leaves things. Root's lies where the job's owner can get."""
+    with tempfile.TemporaryDirectory(prefix="firstfault-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 @pytest.fixture
@@ -76,21 +86,21 @@ def test_the_recording_tells_nothing_of_the_machine_that_made_it() -> None:
 
 @pytest.mark.slow
 def test_the_demonstration_names_the_rank_that_was_killed(
-    tmp_path: Path, facts: dict[str, object]
+    kept: Path, facts: dict[str, object]
 ) -> None:
     truth = facts["truth"]
     assert isinstance(truth, dict)
     done = subprocess.run(
-        [sys.executable, "-m", "firstfault", "demo", "--folder", str(tmp_path / "out")],
-        cwd=tmp_path,
+        [sys.executable, "-m", "firstfault", "demo", "--folder", str(kept)],
+        cwd=kept,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    verdict = json.loads((tmp_path / "out/verdict.json").read_text())
-    page = html.unescape((tmp_path / "out/report.html").read_text())
+    verdict = json.loads((kept / "verdict.json").read_text())
+    page = html.unescape((kept / "report.html").read_text())
     printed = " ".join(done.stdout.split())
 
     assert verdict["cause"]["id"] == truth["cause"]
@@ -101,14 +111,14 @@ def test_the_demonstration_names_the_rank_that_was_killed(
     for said in (verdict["cause"]["title"], truth["host"]):
         assert said in page
         assert said in printed
-    assert str(tmp_path / "out/report.html") in done.stderr
+    assert str(kept / "report.html") in done.stderr
 
 
 @pytest.mark.slow
-def test_on_a_terminal_the_page_is_served_until_ctrl_c(tmp_path: Path) -> None:
+def test_on_a_terminal_the_page_is_served_until_ctrl_c(kept: Path) -> None:
     master, terminal = os.openpty()
     running = subprocess.Popen(
-        [sys.executable, "-m", "firstfault", "demo", "--folder", str(tmp_path / "out")],
+        [sys.executable, "-m", "firstfault", "demo", "--folder", str(kept)],
         stdin=terminal,
         stdout=terminal,
         stderr=subprocess.PIPE,
