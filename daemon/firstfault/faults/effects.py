@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -53,6 +54,15 @@ WORDING = {
 }
 
 
+# Frames that only torchrun and its agent have; @record's own frame in a rank is not among them.
+_AGENT_FRAME = re.compile(
+    r"/torchrun$|torch/distributed/(?:run|launch)\.py$|"
+    r"torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/"
+)
+# An agent's link to the store breaks when the agent that holds the store is gone.
+_STORE_LOST = re.compile(r"(?:Dist(?:Network|Store)?Error|RendezvousConnectionError)$")
+
+
 def launcher_and_slurm(run: Run) -> Iterator[Effect]:
     """The effects that are no rank's: agents, steps, srun's notes."""
     agents: set[tuple[str, int | None]] = set()
@@ -72,9 +82,16 @@ def launcher_and_slurm(run: Run) -> Iterator[Effect]:
 
 
 def is_launchers(each: Happened) -> bool:
-    """Whether a traceback is the launcher's own: an envelope, or its order to stop."""
+    """Whether a traceback only reports: an envelope, an order to stop, or a link to a lost store."""
     event = each.event
     if not isinstance(event, Traceback):
         return False
     found = meaning("exception", f"{event.type}: {event.message}")
-    return found is not None and found.means in ("launcher", "stopped")
+    if found is None:
+        return is_agents(event) and bool(_STORE_LOST.search(event.type))
+    return found.means in ("launcher", "stopped")
+
+
+def is_agents(event: Traceback) -> bool:
+    """Whether the traceback is of torchrun or its agent, not of a rank."""
+    return any(_AGENT_FRAME.search(frame.file) for frame in event.frames)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from firstfault.faults.death import Death, Raised, deaths, kernel_words
-from firstfault.faults.effects import is_launchers, launcher_and_slurm
+from firstfault.faults.effects import is_agents, is_launchers, launcher_and_slurm
 from firstfault.faults.memory import is_of_job, oom_faults
 from firstfault.faults.processes import (
     exception_facts,

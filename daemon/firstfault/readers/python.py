@@ -59,10 +59,10 @@ class TracebackReader:
     def feed(self, line: Line) -> Iterator[Traceback]:
         """What ``line`` ends."""
         text = line.text.rstrip()
-        if self._reading is not None and not self._inside(text, line):
+        if self._reading is not None:
+            if self._inside(text, line):
+                return
             self._reading = None
-        elif self._reading is not None:
-            return
         if not text.strip():
             return
         if self._ended is not None and text.strip() in _CHAINS:

@@ -109,7 +109,8 @@ def _seen(part: Seen, document: str, *, lone_agent: bool) -> Seen:
     if part.rank is not None:
         own.append(("rank", part.rank))
     if part.pid is not None and part.local_rank is not None:
-        own.append(("pid", document, part.pid, part.local_rank))
+        # Nodes with pid namespaces of their own have the same low pids.
+        own.append(("pid", document, part.task, part.pid, part.local_rank))
     return msgspec.structs.replace(part, agent=tuple(agent), own=tuple(own))
 
 

@@ -55,13 +55,14 @@ def told(case: Case) -> Told:
     task_hosts, clashes = _task_hosts(reads)
     if clashes:
         notes.append("Several steps place the same task on different hosts: hosts are left open.")
-    parts = [part for read in reads for part in _parts(read)]
-    roster = Roster(parts, task_hosts, twins([pair for read in reads for pair in _pairs(read)]))
-    happened = [each for read in reads for each in _happened(read, roster)]
-    ends = [each.event for each in happened if isinstance(each.event, EndFacts)]
+    ends = [event for read in reads for event in read.events if isinstance(event, EndFacts)]
     facts = case.facts or _one_job(reads)
-    jobs = _jobs(happened, facts)
     nodes = _nodes(facts, ends)
+    parts = [part for read in reads for part in _parts(read, nodes)]
+    pairs = [pair for read in reads for pair in _pairs(read, nodes)]
+    roster = Roster(parts, task_hosts, twins(pairs))
+    happened = [each for read in reads for each in _happened(read, roster, nodes)]
+    jobs = _jobs(happened, facts)
     numbers = sorted(
         {part.attempt for part in parts} | {a for r in reads for a in r.attempts} or {0}
     )
@@ -157,23 +158,33 @@ def _task_hosts(reads: Iterable[_Read]) -> tuple[dict[int, str], bool]:
     return clear, len(clear) < len(names)
 
 
-def _lone_agent(read: _Read) -> bool:
-    tables = {(e.speaker.task, e.table) for e in read.events if isinstance(e, TableEntry)}
-    agents = {e.agent_pid for e in read.events if isinstance(e, ExitNoticed)}
-    return len(tables) <= 1 and len(agents) <= 1
+# Whether a document speaks of one agent's ranks alone, so that a local rank names one of them:
+# not where several nodes, tasks, tables or agents speak in it, or one local rank is two ranks.
+def _lone_agent(read: _Read, nodes: tuple[str, ...]) -> bool:
+    events = read.events
+    tables = {(e.speaker.task, e.table) for e in events if isinstance(e, TableEntry)}
+    agents = {e.agent_pid for e in events if isinstance(e, ExitNoticed)}
+    tasks = {task for e in events if isinstance(e, TaskEnd) for task in e.tasks}
+    ranks: dict[int, set[int]] = {}
+    for each in read.output.heard if read.output is not None else ():
+        who = each.speaker
+        if who.local_rank is not None and who.rank is not None:
+            ranks.setdefault(who.local_rank, set()).add(who.rank)
+    several = max(len(nodes), len(tables), len(agents), len(tasks)) > 1
+    return not several and all(len(found) == 1 for found in ranks.values())
 
 
-def _pairs(read: _Read) -> list[tuple[Event, Seen | None]]:
-    lone = _lone_agent(read)
+def _pairs(read: _Read, nodes: tuple[str, ...]) -> list[tuple[Event, Seen | None]]:
+    lone = _lone_agent(read, nodes)
     return [
         (event, seen(event, attempt, lone_agent=lone))
         for event, attempt in zip(read.events, read.attempts, strict=True)
     ]
 
 
-def _parts(read: _Read) -> list[Seen]:
-    lone = _lone_agent(read)
-    parts = [part for _, part in _pairs(read)]
+def _parts(read: _Read, nodes: tuple[str, ...]) -> list[Seen]:
+    lone = _lone_agent(read, nodes)
+    parts = [part for _, part in _pairs(read, nodes)]
     if read.output is not None:
         parts += [
             heard(each.speaker, read.document.name, lone_agent=lone) for each in read.output.heard
@@ -181,12 +192,12 @@ def _parts(read: _Read) -> list[Seen]:
     return [part for part in parts if part is not None]
 
 
-def _happened(read: _Read, roster: Roster) -> list[Happened]:
+def _happened(read: _Read, roster: Roster, nodes: tuple[str, ...]) -> list[Happened]:
     if read.kind is Kind.OUTPUT:
         source = "rank's log" if read.document.what == "rank-log" else "job output"
     else:
         source = read.kind.value
-    return [Happened(event, roster.process(part), source) for event, part in _pairs(read)]
+    return [Happened(event, roster.process(part), source) for event, part in _pairs(read, nodes)]
 
 
 # Kernel events, Slurm's lines and a job's facts belong to every attempt; the judge sorts them.
