@@ -69,7 +69,9 @@ def _queue(settings: Settings) -> Point:
     what = f"queue {settings.queue}"
     try:
         entries.prepare(settings.queue)
-        waiting = len(os.listdir(os.path.join(settings.queue, "ready")))
+        waiting = sum(
+            len(os.listdir(os.path.join(settings.queue, folder))) for folder in ("ready", "claimed")
+        )
         bad = len(os.listdir(os.path.join(settings.queue, "quarantine"))) // 2
     except OSError as error:
         return Point(what, f"{error.strerror}: make it root's, mode 700")

@@ -4,6 +4,7 @@ import argparse
 import os
 import resource
 import sys
+import syslog
 import time
 from typing import List
 
@@ -102,5 +103,10 @@ def _take(path: str, settings: Settings, clock: Clock) -> int:
     return 0
 
 
+# Detached from the Epilog nobody reads standard error; under systemd the journal does.
 def _warn(message: str) -> None:
-    print(f"firstfault-epilog: {message}", file=sys.stderr)
+    if os.path.samestat(os.fstat(2), os.stat(os.devnull)):
+        syslog.openlog("firstfault-epilog", syslog.LOG_PID, syslog.LOG_DAEMON)
+        syslog.syslog(syslog.LOG_WARNING, message)
+    else:
+        print(f"firstfault-epilog: {message}", file=sys.stderr)

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -382,6 +383,80 @@ def test_with_no_spool_the_entry_waits_and_is_taken_when_there_is_one(node: Node
     assert done.returncode == 0
     assert len(node.records()) == 1
     assert node.waiting("quarantine") == []
+
+
+@pytest.fixture
+def small_disk(node: Node) -> Iterator[Path]:
+    """A disk of 64 KiB."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: mounts a small disk")
+    place = node.folder / "disk"
+    place.mkdir()
+    mount = ["/bin/mount", "-t", "tmpfs", "-o", "size=64k,mode=0700", "none", place]
+    if subprocess.run(mount, check=False).returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    yield place
+    subprocess.run(["/bin/umount", place], check=True)
+
+
+def test_with_a_full_spool_the_entry_waits_and_nothing_half_written_stays(
+    node: Node, small_disk: Path
+) -> None:
+    node.configure(FIRSTFAULT_SPOOL=str(small_disk))
+    (node.folder / "slurm-12.out").write_bytes(os.urandom(20_000))
+    (small_disk / "filler").write_bytes(b"x" * 60_000)
+    node.end_job()
+
+    full = node.collect()
+    left = [path.name for path in small_disk.iterdir()]
+    (small_disk / "filler").unlink()
+    freed = node.collect()
+
+    assert (full.returncode, left) == (1, ["filler"])
+    assert "No space left" in full.stderr
+    assert freed.returncode == 0
+    assert len(list(small_disk.glob("*.json.gz"))) == 1
+
+
+def test_a_queue_that_became_read_only_is_said_and_fails_no_epilog(
+    node: Node, small_disk: Path
+) -> None:
+    node.configure(FIRSTFAULT_QUEUE=str(small_disk))
+    node.end_job()
+    subprocess.run(["/bin/mount", "-o", "remount,ro", small_disk], check=True)
+
+    status = node.end_job()
+    done = node.collect()
+
+    assert status == 0
+    assert done.returncode == 1
+    assert "Read-only file system" in done.stderr and str(small_disk) in done.stderr
+
+
+def test_detached_its_complaints_go_to_syslog_and_it_ends_as_told(node: Node) -> None:
+    node.spool.rmdir()
+    node.end_job()
+
+    done = subprocess.run(node.command(), env={}, stderr=subprocess.DEVNULL, timeout=30)
+
+    assert done.returncode == 1
+
+
+def test_the_owner_need_not_be_able_to_read_the_collector(
+    node: Node, owner: pwd.struct_passwd
+) -> None:
+    private = node.folder / "private"
+    private.mkdir(mode=0o700)
+    node.pyz = Path(shutil.copy(node.pyz, private))
+    output = node.folder / "slurm-12.out"
+    output.write_bytes(b"text\n" * 50_000)
+    os.chown(output, owner.pw_uid, owner.pw_gid)
+    node.end_job(SLURM_JOB_UID=str(owner.pw_uid), SLURM_JOB_GID=str(owner.pw_gid))
+
+    done = node.collect()
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert file_of(node.records()[0], "slurm-12.out").endswith(b"text\n")
 
 
 def test_an_entry_on_which_collectors_die_is_given_up(node: Node) -> None:
