@@ -196,9 +196,10 @@ def _runs(plan: Plan, mentions: List[str], send: Send) -> List[_Run]:
     if chosen and guessed:
         detail = "the node is not told when the job started: runs of the last hour are taken"
         send(_coverage("rank-log", None, "partial", "ambiguous", detail))
-    if not chosen:
+    if not chosen and not any(of_node for _, of_node in plan.rank_logs):
         # All nodes' agents speak in the job's output. A run that it mentions and that is here is
-        # this node's, unless the file system is a network's, which its files then say.
+        # this node's, unless the file system is a network's, which its files then say. Where the
+        # configuration tells nodes' runs apart, one that stands elsewhere is another node's.
         named = [_run(path, False, send) for path in mentions if _is_own_folder(path, plan)]
         chosen = [run for run in named if run.changed_at_s >= plan.started_at_s - SLACK_S]
     return sorted(chosen, key=lambda run: (-run.changed_at_s, run.folder))

@@ -247,6 +247,22 @@ def test_what_other_nodes_agents_say_is_not_taken_for_this_nodes(node: Node) -> 
     assert names == [f"{node.folder}/n3/12_n3/attempt_0/0/stderr.log"]
 
 
+def test_where_places_name_the_node_a_mention_of_another_place_is_another_nodes(
+    node: Node,
+) -> None:
+    write_ranks(node.folder / "n4", "12_n4", {"0/error.json": b"{}"})
+    mention = f"error_file: {node.folder}/n4/12_n4/attempt_0/0/error.json\n"
+    (node.folder / "slurm-12.out").write_text(mention)
+    node.configure(FIRSTFAULT_RANK_LOGS=f"{node.folder}/%N/%j_*")
+    node.end_job()
+
+    node.collect()
+
+    (record,) = node.records()
+    assert [file.what for file in record.files] == ["job-output"]
+    assert "absent" in [row.reason for row in record.coverage]
+
+
 def test_whether_other_nodes_may_see_a_file_is_said(node: Node) -> None:
     write_ranks(node.folder / "n3", "12_x", {"0/stderr.log": b"x"})
     (node.folder / "slurm-12.out").write_bytes(b"x")

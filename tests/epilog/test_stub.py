@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -182,3 +183,16 @@ def test_the_shell_checker_finds_nothing(node: Node) -> None:
     found = subprocess.run([checker, "--shell=dash", node.stub], capture_output=True, text=True)
 
     assert found.stdout == ""
+
+
+def test_each_variable_is_noted_under_its_own_name(node: Node) -> None:
+    """A slip of the pen among fifty alike lines would lose or mix up a fact."""
+    lines = re.findall(r'^  "\$\{(.*)\}"', node.stub.read_text(), re.MULTILINE)
+    names = [line.partition("+")[0] for line in lines]
+
+    assert lines == [f"{name}+{name}=${name}" for name in names]
+    assert names == sorted(set(names))
+    values = {name: f"value of {name}" for name in names}
+    values |= {"SLURM_JOB_ID": "12", "SLURMD_NODENAME": "n3"}
+    node.end_job(**values)
+    assert entry(node).environment == {k.encode(): v.encode() for k, v in values.items()}
