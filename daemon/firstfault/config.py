@@ -6,6 +6,7 @@ etc/firstfault.toml holds every key at its default; a test keeps it, this and th
 from __future__ import annotations
 
 import difflib
+import math
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -151,10 +152,10 @@ def webhook(config: Config) -> str:
         ) from error
 
 
-def keys() -> dict[str, object]:
-    """Every key, dotted ("spool.dir"), with its default."""
+def keys(config: Config | None = None) -> dict[str, object]:
+    """Every key, dotted ("spool.dir"), with its value in ``config``, or its default."""
     found: dict[str, object] = {}
-    for name, value in msgspec.to_builtins(Config()).items():
+    for name, value in msgspec.to_builtins(config or Config()).items():
         if isinstance(value, dict):
             found |= {f"{name}.{key}": inner for key, inner in value.items()}
         else:
@@ -196,41 +197,7 @@ def _located(message: str) -> str:
 
 
 def _contradictions(config: Config) -> list[tuple[str, str]]:
-    wrong = []
-    positive = {
-        "spool.scan_s": config.spool.scan_s,
-        "spool.max_file_bytes": config.spool.max_file_bytes,
-        "spool.max_record_bytes": config.spool.max_record_bytes,
-        "slurm.timeout_s": config.slurm.timeout_s,
-        "slack.timeout_s": config.slack.timeout_s,
-        "slack.attempts": config.slack.attempts,
-    }
-    # Longer, and a question or delivery would be claimed anew while it is under way.
-    longest = {
-        "slurm.timeout_s": (config.slurm.timeout_s, 60),
-        "slack.timeout_s": (config.slack.timeout_s, 25),
-    }
-    wrong += [
-        (key, f"is {value}; it must be {most} or less.")
-        for key, (value, most) in longest.items()
-        if value > most
-    ]
-    wrong += [
-        (key, f"is {value}; it must be more than 0.")
-        for key, value in positive.items()
-        if value <= 0
-    ]
-    not_negative = {
-        "slurm.first_ask_s": config.slurm.first_ask_s,
-        "slurm.give_up_s": config.slurm.give_up_s,
-        "judge.settle_s": config.judge.settle_s,
-        "judge.early_s": config.judge.early_s,
-    }
-    wrong += [
-        (key, f"is {value}; it must be 0 or more.")
-        for key, value in not_negative.items()
-        if value < 0
-    ]
+    wrong = _numbers(config)
     for key, path in (
         ("spool.dir", config.spool.dir),
         ("report.dir", config.report.dir),
@@ -239,10 +206,6 @@ def _contradictions(config: Config) -> list[tuple[str, str]]:
     ):
         if (path or key.endswith(".dir")) and not path.startswith("/"):
             wrong.append((key, f"is {path!r}; it must be an absolute path."))
-    if not 0 <= config.web.port <= 65535:
-        wrong.append(
-            ("web.port", f"is {config.web.port}; it must be 0 to 65535 (0: any free one).")
-        )
     for key, url in (
         ("web.public_url", config.web.public_url),
         ("slack.webhook", config.slack.webhook),
@@ -253,3 +216,23 @@ def _contradictions(config: Config) -> list[tuple[str, str]]:
     if config.slack.webhook and config.slack.webhook_file:
         wrong.append(("slack.webhook", "and slack.webhook_file are both set: keep one."))
     return wrong
+
+
+def _numbers(config: Config) -> list[tuple[str, str]]:
+    positive = ["spool.scan_s", "spool.max_file_bytes", "spool.max_record_bytes"]
+    positive += ["slurm.timeout_s", "slack.timeout_s", "slack.attempts"]
+    not_negative = ("slurm.first_ask_s", "slurm.give_up_s", "judge.settle_s", "judge.early_s")
+    # Longer, and a question or a delivery would be claimed anew while it is under way.
+    most = {"slurm.timeout_s": 60, "slack.timeout_s": 25}
+    values: dict[str, Any] = keys(config)
+    wrong = [
+        (key, "must be a finite number.")
+        for key, value in values.items()
+        if isinstance(value, float) and not math.isfinite(value)
+    ]
+    wrong += [(key, "must be more than 0.") for key in positive if not values[key] > 0]
+    wrong += [(key, "must be 0 or more.") for key in not_negative if not values[key] >= 0]
+    wrong += [(key, f"must be {top} or less.") for key, top in most.items() if values[key] > top]
+    if not 0 <= config.web.port <= 65535:
+        wrong.append(("web.port", "must be 0 to 65535 (0: any free one)."))
+    return [(key, f"is {values[key]}; it {said}") for key, said in wrong]

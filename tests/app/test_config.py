@@ -56,6 +56,7 @@ def test_an_empty_file_is_the_defaults() -> None:
         ("[log]\nlevel = 'loud'", '"debug", "info", "warning", "error"'),
         ("[slurm]\nsource = 'pyslurm'", 'it may be "sacct", "none"'),
         ("[spool]\nscan_s = 0", "f: spool.scan_s: is 0.0; it must be more than 0"),
+        ("[judge]\nearly_s = inf", "f: judge.early_s: is inf; it must be a finite number"),
         ("[slurm]\ntimeout_s = 61", "f: slurm.timeout_s: is 61.0; it must be 60 or less"),
         ("[judge]\nsettle_s = -1", "f: judge.settle_s: is -1.0; it must be 0 or more"),
         ("[spool]\ndir = 'here'", "must be an absolute path"),

@@ -17,7 +17,7 @@ from firstfault.model import jobs as j
 from firstfault.model import verdict as v
 from firstfault.model.slurm import JobFacts
 from firstfault.store import deliveries, evidence, listing, work
-from firstfault.store.database import Database, StoreError, open_store
+from firstfault.store.database import Database, StoreError, connect, open_store
 from firstfault.store.schema import jobs, metadata
 from tests.intake.records import ENDED_AT
 from tests.store.incoming import incoming
@@ -191,7 +191,7 @@ def test_a_sent_delivery_is_not_sent_again(database: Database) -> None:
     judged(database, verdict())
     (delivery,) = deliveries.claim(database, "slack", NOW, 60, 10)
 
-    deliveries.sent(database, delivery.key, NOW)
+    deliveries.sent(database, delivery, NOW)
 
     assert deliveries.claim(database, "slack", later(9999), 60, 10) == []
     assert all_jobs(database)[0].state == j.DELIVERED
@@ -209,6 +209,29 @@ def test_a_delivery_whose_worker_died_comes_again(database: Database) -> None:
     assert again.attempts == 2
 
 
+def test_a_report_that_is_renewed_while_it_is_written_is_written_again(
+    database: Database,
+) -> None:
+    evidence.keep(database, [incoming("n1")], NOW)
+    judged(database, verdict())
+    (old,) = deliveries.claim(database, "slack", NOW, 60, 10)
+    evidence.keep(database, [incoming("n2")], NOW)
+    claim = work.claim_jobs(database, NOW, 60, 10)
+    renewed = outcome(None, refreshed=verdict(), redo=("slack",), channels=(), post=False)
+    work.finish(database, claim, claim.jobs[0], renewed, NOW)
+
+    deliveries.sent(database, old, NOW)
+
+    assert len(deliveries.claim(database, "slack", NOW, 60, 10)) == 1
+
+
+def test_looking_does_not_make_a_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is not there"):
+        connect(f"sqlite:///{tmp_path}/absent.db")
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_given_up_delivery_is_kept_with_its_error_and_holds_nothing_up(
     database: Database,
 ) -> None:
@@ -216,7 +239,7 @@ def test_a_given_up_delivery_is_kept_with_its_error_and_holds_nothing_up(
     judged(database, verdict())
     (delivery,) = deliveries.claim(database, "slack", NOW, 60, 10)
 
-    deliveries.failed(database, delivery.key, "Slack answered 404", None)
+    deliveries.failed(database, delivery, "Slack answered 404", None)
 
     assert work.next_due_at(database) is None
     assert deliveries.claim(database, "slack", later(9999), 60, 10) == []
@@ -237,7 +260,7 @@ def test_a_revision_knows_what_was_sent_before_and_supersedes_what_was_not(
     evidence.keep(database, [incoming("n1")], NOW)
     judged(database, verdict("process.killed"))
     (first,) = deliveries.claim(database, "slack", NOW, 60, 10)
-    deliveries.sent(database, first.key, NOW)
+    deliveries.sent(database, first, NOW)
     for number, cause in enumerate(("process.abort", "process.segfault"), 1):
         node = f"n{number + 1}"
         evidence.keep(database, [incoming(node, nodes=("n1", "n2", "n3"))], later(number))
@@ -249,7 +272,7 @@ def test_a_revision_knows_what_was_sent_before_and_supersedes_what_was_not(
     assert second.current.verdict.cause.id == "process.segfault"
     assert second.previous is not None
     assert second.previous.cause.id == "process.killed"
-    deliveries.sent(database, second.key, later(6))
+    deliveries.sent(database, second, later(6))
     assert all_jobs(database)[0].state == j.REVISED
 
 

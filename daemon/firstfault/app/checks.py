@@ -36,7 +36,10 @@ class _Wrong(Exception):
 def points(config: Config) -> Iterator[Point]:
     """Checks one point after the other; nothing is posted, and nothing stays changed but the
     store's schema, which is brought to this version."""
-    yield _point("user", lambda: _user(config))
+    user = _point("user", lambda: _user(config))
+    yield user
+    if not user.fine:
+        return  # what root makes here, the daemon could not open
     yield _point("spool", lambda: _spool(config))
     yield _point("store", lambda: _store(config))
     yield _point("reports", lambda: _reports(config))

@@ -125,19 +125,19 @@ def _deliver(
         and delivery.current.verdict.cause.id == lifecycle.NONE
     ):
         # The failure that this takes back was never sent here.
-        deliveries.failed(database, delivery.key, "nothing to take back", None)
+        deliveries.failed(database, delivery, "nothing to take back", None)
         return 0.0
     try:
         result = channel.send(delivery)
-    except Exception as error:
+    except Exception as error:  # boundary: one message must not stop the others
         logging.getLogger("firstfault").exception("event=delivery-error")
         result = Failed(f"could not be made: {type(error).__name__}")
     if not isinstance(result, Failed):
-        deliveries.sent(database, delivery.key, clock())
+        deliveries.sent(database, delivery, clock())
         say(logging.INFO, "delivered", **known)
         return 0.0
     again = retry_at(result, delivery.attempts, attempts, clock())
-    deliveries.failed(database, delivery.key, result.reason, again)
+    deliveries.failed(database, delivery, result.reason, again)
     if again is None:
         say(logging.ERROR, "delivery-given-up", **known, error=result.reason)
     else:
@@ -200,7 +200,7 @@ def _verdict(database: Database, diagnose: Diagnose, job: JobStatus) -> v.Verdic
     records = [evidence.decode(body) for body in stored_evidence.bodies(database, job.key)]
     try:
         verdict = diagnose(case(records, job.facts))
-    except Exception as error:
+    except Exception as error:  # boundary: the other jobs must be judged
         logging.getLogger("firstfault").exception("event=judging-error job=%s", job.job)
         note = f"The evidence could not be judged ({type(error).__name__}); the log says why."
         verdict = v.Verdict(

@@ -60,9 +60,15 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 def prepare(folder: Path) -> None:
-    """Makes the folders that are missing."""
-    for path in (folder, folder / QUARANTINE, folder / NEWER):
-        path.mkdir(mode=0o750, parents=True, exist_ok=True)
+    """Makes the folders that are missing. Raises OSError.
+
+    Files that collectors write as root get the folder's group, so that the daemon can read them.
+    """
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o2770)
+    for path in (folder / QUARANTINE, folder / NEWER):
+        path.mkdir(mode=0o750, exist_ok=True)
 
 
 def waiting(folder: Path) -> list[Path]:

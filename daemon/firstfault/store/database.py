@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import alembic.command
@@ -45,28 +46,26 @@ class Database:
 
 
 def connect(url: str) -> Database:
-    """The database at a SQLAlchemy ``url``, as it is.
+    """The database at a SQLAlchemy ``url``, as it is: for those who only read.
 
-    Raises `StoreError` where the URL or its driver cannot be used.
+    Raises `StoreError` where it is not there, or its URL or driver cannot be used.
     """
-    try:
-        parsed = sa.make_url(url)
-        if parsed.get_backend_name() == "sqlite":
-            engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_S})
-            _prepare_sqlite(engine)
-        else:
-            engine = sa.create_engine(parsed, pool_pre_ping=True)
-    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
-        raise StoreError(f"store.url {_shown(url)}: {error}") from error
-    return Database(engine)
+    database = _database(url)
+    file = database.engine.url.database
+    if database.engine.dialect.name == "sqlite" and file and not Path(file).exists():
+        # SQLite would make an empty one, owned by whoever looked.
+        raise StoreError(
+            f"the store {_shown(url)} is not there. Has the daemon run with this configuration?"
+        )
+    return database
 
 
 def open_store(url: str) -> Database:
-    """The database at ``url`` with today's schema; older schemas are migrated.
+    """The database at ``url`` with today's schema; it is made, or migrated, where it must be.
 
     Raises `StoreError` where it cannot be opened or its schema is newer than this program.
     """
-    database = connect(url)
+    database = _database(url)
     try:
         migrate(database.engine)
     except sa.exc.SQLAlchemyError as error:
@@ -103,6 +102,19 @@ def migrate(engine: sa.Engine) -> None:
                 )
             config.attributes["connection"] = connection
             alembic.command.upgrade(config, "head")
+
+
+def _database(url: str) -> Database:
+    try:
+        parsed = sa.make_url(url)
+        if parsed.get_backend_name() == "sqlite":
+            engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_S})
+            _prepare_sqlite(engine)
+        else:
+            engine = sa.create_engine(parsed, pool_pre_ping=True)
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
+        raise StoreError(f"store.url {_shown(url)}: {error}") from error
+    return Database(engine)
 
 
 def _prepare_sqlite(engine: sa.Engine) -> None:

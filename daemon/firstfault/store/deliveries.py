@@ -56,27 +56,34 @@ def drop_others(database: Database, channels: Collection[str]) -> int:
         return dropped.rowcount
 
 
-def sent(database: Database, key: int, now: dt.datetime) -> None:
+def sent(database: Database, delivery: j.Delivery, now: dt.datetime) -> None:
     """Notes that the receiver took the delivery."""
-    _note(database, key, state=j.SENT, next_at=None, sent_at=now, error=None)
+    _note(database, delivery, state=j.SENT, next_at=None, sent_at=now, error=None)
 
 
-def failed(database: Database, key: int, error: str, retry_at: dt.datetime | None) -> None:
+def failed(
+    database: Database, delivery: j.Delivery, error: str, retry_at: dt.datetime | None
+) -> None:
     """Notes a failed attempt; without ``retry_at`` the delivery is given up."""
     state = j.DEAD if retry_at is None else j.PENDING
-    _note(database, key, state=state, next_at=retry_at, error=error[:2000])
+    _note(database, delivery, state=state, next_at=retry_at, error=error[:2000])
 
 
-def _note(database: Database, key: int, **values: object) -> None:
+def _note(database: Database, delivery: j.Delivery, **values: object) -> None:
     with database.writing() as connection:
-        # A newer revision may have superseded this one while it was on its way.
+        # While this was on its way, a newer revision may have superseded it, or more facts may
+        # have made it due again, its attempts counted anew.
         connection.execute(
             deliveries.update()
-            .where(deliveries.c.key == key, deliveries.c.state == j.PENDING)
+            .where(
+                deliveries.c.key == delivery.key,
+                deliveries.c.state == j.PENDING,
+                deliveries.c.attempts == delivery.attempts,
+            )
             .values(**values)
         )
         if values["state"] != j.PENDING:
-            _settle_job(connection, key)
+            _settle_job(connection, delivery.key)
 
 
 def _settle_job(connection: sa.Connection, key: int) -> None:
