@@ -9,7 +9,7 @@ import pytest
 
 from firstfault.model import verdict as v
 from firstfault.streams.lines import LONGEST_QUOTE
-from tests.diagnosis.case_files import NAMES, expected, explain, files
+from tests.diagnosis.case_files import NAMES, case, expected, explain, files
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -28,6 +28,14 @@ def test_a_recorded_run_gets_its_verdict(name: str) -> None:
         assert truth["key"] in verdict.evidence[0].text
 
 
+def whole_file(name: str, file: str) -> bytes | None:
+    """The bytes of a case's file, from disk or from a record; None where a record has a part."""
+    if Path(file).exists():
+        return Path(file).read_bytes()
+    (document,) = (each for each in case(name).documents if each.name == file)
+    return document.excerpts[0].data if document.complete else None
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_quoted_line_stands_in_its_file_at_its_place(name: str) -> None:
     verdict = explain(files(name))
@@ -38,7 +46,9 @@ def test_every_quoted_line_stands_in_its_file_at_its_place(name: str) -> None:
     ]
 
     for each in quoted:
-        data = Path(each.file).read_bytes()
+        data = whole_file(name, each.file)
+        if data is None:
+            continue
         assert each.line is not None
         assert each.offset is not None
         line = data.split(b"\n")[each.line - 1].decode("utf-8", "replace")

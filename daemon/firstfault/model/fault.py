@@ -6,7 +6,7 @@ import msgspec
 
 from firstfault.model.line import Place, Span
 from firstfault.model.run import Process
-from firstfault.model.verdict import ExceptionFacts
+from firstfault.model.verdict import CONFIRMED, ExceptionFacts
 
 
 class Proof(msgspec.Struct, frozen=True):
@@ -24,7 +24,8 @@ class Fault(msgspec.Struct, frozen=True):
     ranks (the same exception from the same line). ``sources`` are the independent sources that
     agree. ``sure`` is False where the fault may itself be a consequence: it counts only when
     nothing surer stands beside it; ``rank_sure`` is False where the process is only the best
-    guess. ``facts`` fill the title and the remedies.
+    guess. ``limit`` is the most that its evidence is worth, as a confidence in its cause. ``facts``
+    fill the title and the remedies.
     """
 
     cause: str
@@ -38,6 +39,7 @@ class Fault(msgspec.Struct, frozen=True):
     exception: ExceptionFacts | None = None
     sure: bool = True
     rank_sure: bool = True
+    limit: str = CONFIRMED
     pid: int | None = None
     step: str | None = None
     facts: tuple[tuple[str, str], ...] = ()

@@ -21,11 +21,17 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class Happened(msgspec.Struct, frozen=True):
-    """An event and whose it is: a process of the roster, or None."""
+    """An event and whose it is: a process of the roster, or None.
+
+    ``last`` is True where its line is its document's last one; ``cut`` where, besides, that
+    line has no end: more may have stood there.
+    """
 
     event: Event
     process: Process | None
     source: str
+    last: bool = False
+    cut: bool = False
 
 
 class Run(msgspec.Struct, frozen=True):

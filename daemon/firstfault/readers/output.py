@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from firstfault.model.document import Document
-from firstfault.model.event import Event, Sign, Traceback
+from firstfault.model.event import Event, NodeFailure, Sign, StepEnded, TaskEnd, Traceback
 from firstfault.model.line import Line, Speaker
 from firstfault.readers.elastic import TableReader, agent_event
 from firstfault.readers.python import FatalErrorReader, TracebackReader
@@ -86,14 +86,25 @@ def _with_end(event: Event, counts: dict[Speaker, tuple[int, int]]) -> Event:
 
 def _events(line: Line, stream: _Stream, zone: Zone) -> Iterator[Event]:
     text = line.text
-    yield from stream.table.feed(line, zone)
-    if stream.table.active:
-        return
+    # What a rank prints may look like its agent's, srun's or slurmstepd's words: it is not.
+    ranks = line.speaker.rank is not None or line.speaker.local_rank is not None
+    if not ranks:
+        yield from stream.table.feed(line, zone)
+        if stream.table.active:
+            return
     yield from stream.tracebacks.feed(line)
     yield from stream.fatal.feed(line)
-    if any(word in text for word in _AGENT) and (found := agent_event(line, zone)):
+    if ranks:
+        pass
+    elif any(word in text for word in _AGENT) and (found := agent_event(line, zone)):
         yield found
-    if any(word in text for word in _SLURM):
-        yield from slurm_events(line, zone)
+    elif any(word in text for word in _SLURM):
+        # srun labels its tasks' lines, never its own.
+        labelled = line.speaker.task is not None
+        yield from (
+            each
+            for each in slurm_events(line, zone)
+            if not (labelled and isinstance(each, TaskEnd | NodeFailure | StepEnded))
+        )
     if _SIGNS.search(text) and (sign := meaning("line", text)):
         yield Sign(line.place, line.speaker, sign.id, sign.means)

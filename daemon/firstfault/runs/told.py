@@ -34,6 +34,7 @@ from firstfault.readers.output import Output, read_output
 from firstfault.readers.times import zone
 from firstfault.runs.attempts import attempts, speaker_of
 from firstfault.runs.roster import Roster, Seen, heard, seen, twins
+from firstfault.streams.lines import run_folder
 
 T = TypeVar("T")
 
@@ -90,7 +91,7 @@ def _document_order(document: Document) -> tuple[str, str, int]:
 
 
 def _read(document: Document) -> _Read:
-    what = kind(document)
+    what = _kind(document)
     hours = zone(document)
     if what is Kind.OUTPUT:
         output = read_output(document, hours)
@@ -117,6 +118,16 @@ def _read(document: Document) -> _Read:
         facts = _facts(document, what, hours.offset_s)
     numbers = tuple(speaker_of(event).attempt or 0 for event in events)
     return _Read(document, what, events, numbers, None, facts)
+
+
+# A job's output is that, whatever its program prints: it cannot speak for the kernel or for
+# Slurm's accounting.
+def _kind(document: Document) -> Kind:
+    found = kind(document)
+    written = document.what in ("job-output", "rank-log") or (
+        run_folder(document.name) is not None and found is not Kind.ERROR_FILE
+    )
+    return Kind.OUTPUT if written and found is not Kind.OTHER else found
 
 
 def _facts(document: Document, what: Kind, offset_s: int) -> tuple[JobFacts, ...]:
@@ -197,7 +208,28 @@ def _happened(read: _Read, roster: Roster, nodes: tuple[str, ...]) -> list[Happe
         source = "rank's log" if read.document.what == "rank-log" else "job output"
     else:
         source = read.kind.value
-    return [Happened(event, roster.process(part), source) for event, part in _pairs(read, nodes)]
+    end = _last_line(read)
+    cut = read.kind is Kind.OUTPUT and not _ends_whole(read.document)
+    return [
+        Happened(
+            event,
+            roster.process(part),
+            source,
+            last=event.place.offset >= end,
+            cut=cut and event.place.offset >= end,
+        )
+        for event, part in _pairs(read, nodes)
+    ]
+
+
+def _last_line(read: _Read) -> float:
+    heard = read.output.heard if read.output is not None else ()
+    return max((each.offset for each in heard), default=float("inf"))
+
+
+def _ends_whole(document: Document) -> bool:
+    last = document.excerpts[-1].data if document.excerpts else b""
+    return not last or last.endswith(b"\n")
 
 
 # Kernel events, Slurm's lines and a job's facts belong to every attempt; the judge sorts them.
