@@ -13,8 +13,6 @@ from pathlib import Path
 from types import TracebackType
 
 SERVE = "from firstfault.cli_daemon import serve; serve()"
-JOB = "from firstfault.cli_daemon import job; job()"
-CHECK = "from firstfault.cli_daemon import check; check()"
 
 
 def configure(folder: Path, **tables: Mapping[str, object]) -> Path:
@@ -43,9 +41,14 @@ def command(code: str, *arguments: str) -> list[str]:
     return [sys.executable, "-W", "error", "-c", code, *arguments]
 
 
-def run(code: str, *arguments: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+def serve_once(config: Path) -> subprocess.CompletedProcess[str]:
+    """A daemon that ends by itself, because it cannot start or has nothing to do."""
     return subprocess.run(
-        command(code, *arguments), capture_output=True, text=True, timeout=timeout_s, check=False
+        command(SERVE, "--config", str(config), "--once-idle"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 

@@ -11,13 +11,16 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
+import click
+import click.testing
 import pytest
 import requests
 import sqlalchemy as sa
 
+from firstfault.cli_daemon import check, job
 from firstfault.store.database import Database, connect
 from firstfault.store.schema import deliveries, evidence, jobs, verdicts
-from tests.app.processes import CHECK, JOB, SERVE, Daemon, configure, run
+from tests.app.processes import Daemon, configure, serve_once
 from tests.fakes.slack import SlackServer
 from tests.intake.records import fields, file, put
 
@@ -33,6 +36,10 @@ def put_job(folder: Path, job: str, nodes: int = 4) -> None:
     for number in range(1, nodes + 1):
         files = [file(f"/home/alice/slurm-{job}.out", "job-output", TRACEBACK)]
         put(folder, fields(f"n{number}", job, nodes=f"n[1-{nodes}]", files=files))
+
+
+def run(command: click.Command, *arguments: str) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(command, arguments)
 
 
 def stored(folder: Path) -> Database:
@@ -75,13 +82,13 @@ def test_once_idle_ends_when_everything_is_delivered(tmp_path: Path) -> None:
     assert len(slack.messages) == 2
     assert sorted(path.name for path in (tmp_path / "reports").iterdir()) == ["12.html", "13.html"]
 
-    shown = run(JOB, "12", "--config", str(config), "--format", "json")
-    assert shown.returncode == 0
+    shown = run(job, "12", "--config", str(config), "--format", "json")
+    assert shown.exit_code == 0
     assert '"id": "12"' in shown.stdout
-    assert run(JOB, "12", "--config", str(config)).stdout in daemon.said()
-    assert run(JOB, "13", "--config", str(config), "--format", "html").stdout.startswith("<!")
-    absent = run(JOB, "99", "--config", str(config))
-    assert absent.returncode == 1
+    assert run(job, "12", "--config", str(config)).stdout in daemon.said()
+    assert run(job, "13", "--config", str(config), "--format", "html").stdout.startswith("<!")
+    absent = run(job, "99", "--config", str(config))
+    assert absent.exit_code == 1
     assert "no verdict of job '99' is stored" in absent.stderr
 
 
@@ -106,6 +113,7 @@ def test_files_are_found_without_a_watch(tmp_path: Path) -> None:
         daemon.wait_for("event=delivered job=12")
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_point_loses_nothing(tmp_path: Path) -> None:
     chance = random.Random(20261130)
     rounds, jobs_a_round = 6, 4
@@ -156,7 +164,7 @@ def test_root_is_refused(tmp_path: Path) -> None:
     config = configure(tmp_path)
     config.write_text(config.read_text().replace("allow_root = true", "allow_root = false"))
 
-    refused = run(SERVE, "--config", str(config), "--once-idle")
+    refused = serve_once(config)
 
     if os.geteuid() == 0:
         assert refused.returncode == 1
@@ -169,7 +177,7 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
     with SlackServer() as other:
         port = int(other.url.split(":")[2].split("/")[0])
 
-        refused = run(SERVE, "--config", str(configure(tmp_path, web={"port": port})))
+        refused = serve_once(configure(tmp_path, web={"port": port}))
 
     assert refused.returncode == 1
     assert f"cannot listen on 127.0.0.1 port {port}" in refused.stderr
@@ -180,10 +188,10 @@ def test_check_passes_on_a_host_that_is_set_up(tmp_path: Path) -> None:
     with SlackServer() as slack:
         config = configure(tmp_path, slack={"webhook": slack.url})
 
-        checked = run(CHECK, "--config", str(config))
+        checked = run(check, "--config", str(config))
 
         assert slack.messages == []
-    assert checked.returncode == 0, checked.stdout
+    assert checked.exit_code == 0, checked.stdout
     assert "ok    slack: 127.0.0.1 answers" in checked.stdout
     assert "off   slurm" in checked.stdout
 
@@ -197,20 +205,24 @@ def test_check_names_each_failure_with_its_remedy(tmp_path: Path) -> None:
         slack={"webhook": "http://127.0.0.1:9/services/T0/B0/SECRET", "timeout_s": 2},
     )
 
-    checked = run(CHECK, "--config", str(config))
+    checked = run(check, "--config", str(config))
 
-    assert checked.returncode == 1
+    assert checked.exit_code == 1
     failed = [line for line in checked.stdout.splitlines() if line.startswith("FAIL")]
     assert [line.split()[1] for line in failed] == ["spool:", "store:", "slurm:", "slack:"]
     assert "install -d -o root -g firstfault -m 2770" in checked.stdout
-    assert "SECRET" not in checked.stdout + checked.stderr
+    assert "SECRET" not in checked.output
 
 
 def test_a_wrong_configuration_is_told_by_every_command(tmp_path: Path) -> None:
     config = tmp_path / "ff.toml"
     config.write_text("[spool]\ndri = '/x'\n")
 
-    for code, arguments in ((SERVE, ()), (JOB, ("12",)), (CHECK, ())):
-        told = run(code, *arguments, "--config", str(config))
-        assert told.returncode == 1
-        assert "unknown key 'spool.dri'. Did you mean 'spool.dir'?" in told.stdout + told.stderr
+    refused = serve_once(config)
+
+    said = "unknown key 'spool.dri'. Did you mean 'spool.dir'?"
+    assert refused.returncode == 1
+    assert said in refused.stderr
+    for told in (run(job, "12", "--config", str(config)), run(check, "--config", str(config))):
+        assert told.exit_code == 1
+        assert said in told.output
