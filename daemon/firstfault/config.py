@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
-from urllib.parse import urlsplit
 
 import msgspec
 
+_URL = re.compile(r"https?://[A-Za-z0-9\[][\x21-\x7e]*")
 SYSTEM_FILE = Path("/etc/firstfault/firstfault.toml")
 
 
@@ -139,17 +140,20 @@ def parse(text: str, name: str) -> Config:
 
 
 def webhook(config: Config) -> str:
-    """The webhook's URL, "" where Slack is off. Raises `ConfigError` for an unreadable file."""
+    """The webhook's URL, "" where Slack is off. Raises `ConfigError`, which does not quote it."""
     if not config.slack.webhook_file:
         return config.slack.webhook
     path = Path(config.slack.webhook_file)
+    remedy = "It must hold the webhook's URL and be readable by the daemon's user only."
     try:
-        return path.read_text("utf-8").strip()
+        url = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"slack.webhook_file: {path} cannot be read: {error}. It must hold the webhook's URL "
-            f"and be readable by the daemon's user only."
+            f"slack.webhook_file: {path} cannot be read: {error}. {remedy}"
         ) from error
+    if not _URL.fullmatch(url):
+        raise ConfigError(f"slack.webhook_file: what {path} holds is no URL. {remedy}")
+    return url
 
 
 def keys(config: Config | None = None) -> dict[str, object]:
@@ -210,8 +214,7 @@ def _contradictions(config: Config) -> list[tuple[str, str]]:
         ("web.public_url", config.web.public_url),
         ("slack.webhook", config.slack.webhook),
     ):
-        parts = urlsplit(url)
-        if url and (parts.scheme not in ("http", "https") or not parts.hostname):
+        if url and not _URL.fullmatch(url):
             wrong.append((key, "must be an http:// or https:// URL."))
     if config.slack.webhook and config.slack.webhook_file:
         wrong.append(("slack.webhook", "and slack.webhook_file are both set: keep one."))

@@ -61,6 +61,7 @@ def test_an_empty_file_is_the_defaults() -> None:
         ("[judge]\nsettle_s = -1", "f: judge.settle_s: is -1.0; it must be 0 or more"),
         ("[spool]\ndir = 'here'", "must be an absolute path"),
         ("[web]\npublic_url = 'javascript:x'", "must be an http:// or https:// URL"),
+        ("[web]\npublic_url = 'https://a b'", "must be an http:// or https:// URL"),
         ("[slack]\nwebhook = 'https://h/x'\nwebhook_file = '/w'", "keep one"),
         ("[spool", "f: is not TOML"),
     ],
@@ -95,6 +96,10 @@ def test_the_webhook_is_read_from_its_file(tmp_path: Path) -> None:
     config = msgspec.structs.replace(Config(), slack=slack)
 
     assert webhook(config) == "https://hooks.example/services/X"
+    file.write_text("SECRET without a scheme")
+    with pytest.raises(ConfigError, match="is no URL") as error:
+        webhook(config)
+    assert "SECRET" not in str(error.value)
     file.unlink()
     with pytest.raises(ConfigError, match=r"slack\.webhook_file"):
         webhook(config)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import requests
 
-from firstfault.app.rendering import page
+from firstfault.app.rendering import served_page
 from firstfault.model import verdict as v
 from firstfault.model.jobs import JobSummary, StoredVerdict
 from firstfault.web import pages, server
@@ -57,7 +57,7 @@ ROW = JobSummary(
 @pytest.fixture
 def served() -> Iterator[str]:
     sock = server.listener("127.0.0.1", 0)
-    application = pages.application(Known([ROW]), page, lambda: True)
+    application = pages.application(Known([ROW]), served_page, lambda: True)
     with server.serving(application, sock):
         yield server.address(sock)
 
@@ -81,6 +81,7 @@ def test_the_report_is_shown(served: str) -> None:
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert "memory.cgroup-oom" in answer.text
+    assert 'href="/jobs/c1/12.json"' in answer.text
 
 
 def test_a_job_of_no_cluster_is_found(served: str) -> None:
@@ -123,7 +124,7 @@ def test_pages_are_read_only(served: str) -> None:
 
 
 def test_health_follows_the_workers() -> None:
-    application = pages.application(Known(), page, lambda: False)
+    application = pages.application(Known(), served_page, lambda: False)
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(application)
@@ -137,5 +138,5 @@ def test_health_follows_the_workers() -> None:
 
 def test_an_empty_list_says_what_to_expect() -> None:
     sock = server.listener("127.0.0.1", 0)
-    with server.serving(pages.application(Known(), page, lambda: True), sock):
+    with server.serving(pages.application(Known(), served_page, lambda: True), sock):
         assert "No failed job is known yet" in get(server.address(sock), "/").text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
@@ -123,9 +122,10 @@ def _slack(config: Config) -> str:
         url = webhook(config)
     except ConfigError as error:
         raise _Wrong(f"{error}") from error
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not re.fullmatch(r"/\S+", parts.path or ""):
-        raise _Wrong("the webhook is not an http(s) URL: copy it anew from Slack's app page.")
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise _Wrong("the webhook is no URL: copy it anew from Slack's app page.") from error
     if config.slack.webhook_file:
         mode = stat.S_IMODE(Path(config.slack.webhook_file).stat().st_mode)
         if mode & 0o077 & ~0o040:

@@ -17,9 +17,20 @@ SLACK_TEXT = 3000
 
 
 def page(stored: StoredVerdict) -> str:
-    """The report as HTML."""
+    """The report as HTML, to be kept as a file."""
+    return html.render(stored.verdict, generated_at=stored.created_at, revision=stored.revision)
+
+
+def served_page(stored: StoredVerdict) -> str:
+    """The report as one of the pages, with links to the others."""
     return html.render(
-        stored.verdict, generated_at=stored.created_at, revision=stored.revision, links=()
+        stored.verdict,
+        generated_at=stored.created_at,
+        revision=stored.revision,
+        links=(
+            html.Link("All failed jobs", "/"),
+            html.Link("This verdict as JSON", f"{path(stored)}.json"),
+        ),
     )
 
 

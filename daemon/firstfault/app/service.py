@@ -302,7 +302,7 @@ def _pages(
             f"Is another firstfault running? Set web.port to a free one."
         ) from error
     healthy = lambda: all(thread.is_alive() for thread in threads)  # noqa: E731
-    application = pages.application(StoredFailures(database), rendering.page, healthy)
+    application = pages.application(StoredFailures(database), rendering.served_page, healthy)
     with server.serving(application, sock):
         say(logging.INFO, "pages", url=server.address(sock))
         yield
