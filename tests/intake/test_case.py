@@ -132,6 +132,20 @@ def test_rank_logs_at_one_path_on_two_local_disks_stay_with_their_nodes() -> Non
     assert found == [("n1", b"n1"), ("n2", b"n2")]
 
 
+def test_a_file_that_is_a_nodes_own_is_shared_on_one_machine_only() -> None:
+    log = file("/tmp/0/stderr.log", "rank-log", "Traceback\n", inode="8:1234", shared=False)
+
+    def hosts(other_boot: str) -> list[str | None]:
+        records = [
+            record("n1", boot_id=BOOT, files=[log]),
+            record("n2", boot_id=other_boot, files=[log]),
+        ]
+        return [d.host for d in case(records, None).documents if d.what == "rank-log"]
+
+    assert hosts(BOOT) == [None]
+    assert hosts(BOOT.replace("1", "9")) == ["n1", "n2"]
+
+
 def test_the_newest_record_of_a_node_counts() -> None:
     again = ENDED_AT + dt.timedelta(seconds=5)
     records = [

@@ -112,18 +112,27 @@ def _identity(copy: _Copy) -> tuple[str | None, ...]:
 
 
 def _same_files(group: Sequence[_Copy]) -> list[list[_Copy]]:
-    """Copies with one path, split into those that are one file.
-
-    One inode is one file: on one machine by its device too; between machines the device number
-    of a shared file system differs, the inode number does not. Where the collector could not
-    tell the inode, equal contents at an equal path are taken as one.
-    """
-    parts: dict[str, list[_Copy]] = {}
+    """Copies with one path, split into those that are one file."""
+    parts: dict[tuple[str, ...], list[_Copy]] = {}
     for copy in group:
-        inode = copy.file.inode
-        key = f"inode {inode.rpartition(':')[2]}" if inode else f"sha256 {_digest(copy.document)}"
-        parts.setdefault(key, []).append(copy)
+        parts.setdefault(_file_identity(copy), []).append(copy)
     return list(parts.values())
+
+
+def _file_identity(copy: _Copy) -> tuple[str, ...]:
+    """Equal for two copies, at one path, of one file.
+
+    On one machine a file is one by device and inode, also where several slurmd run there. Between
+    machines the device number of a shared file system differs and the inode number does not.
+    Where the collector could not tell the inode, equal contents at an equal path are one.
+    """
+    machine = copy.record.boot_id or copy.record.node
+    inode = copy.file.inode
+    if copy.file.shared is False:
+        return ("own", machine, inode or copy.record.node)
+    if inode is not None:
+        return ("inode", inode.rpartition(":")[2])
+    return ("content", _digest(copy.document))
 
 
 def _digest(document: Document) -> str:
