@@ -15,7 +15,8 @@ import pytest
 from tests.epilog.node import Node
 
 ROOT = Path(__file__).resolve().parents[2]
-USER = "firstfault-reader"
+# Two runs of these tests at a time do not take each other's user away.
+USER = f"ffreader{os.getpid()}"
 
 
 @pytest.fixture(scope="session")
@@ -43,14 +44,9 @@ def node(pyz: Path) -> Iterator[Node]:
 
 @pytest.fixture(scope="session")
 def owner() -> Iterator[pwd.struct_passwd]:
-    """A user that is not root, made for these tests where it was not there."""
+    """A user that is not root, made for these tests."""
     if os.geteuid() != 0:
         pytest.skip("needs root: makes a user and becomes it")
-    try:
-        yield pwd.getpwnam(USER)
-        return
-    except KeyError:
-        pass
     subprocess.run(["/usr/sbin/useradd", "--no-create-home", "--user-group", USER], check=True)
     try:
         yield pwd.getpwnam(USER)

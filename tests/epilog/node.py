@@ -13,6 +13,10 @@ from firstfault.model import evidence
 
 SETTINGS = {"FIRSTFAULT_START": "systemd", "FIRSTFAULT_PYTHON": sys.executable}
 
+# Of a recorded run: wall clock minus kernel clock, and the kernel clock at an OOM kill.
+RECORDED_OFFSET_S = 1796052555.949805
+OOM_AT_S = 1629.472548
+
 
 class Node:
     """A folder with a queue, a spool and an epilog.conf; its Epilog and its collector."""
@@ -37,7 +41,7 @@ class Node:
         rest = {
             "FIRSTFAULT_SPOOL": str(self.spool),
             "FIRSTFAULT_KERNEL_LOG": str(self.kmsg),
-            "FIRSTFAULT_KERNEL_OFFSET_S": "1796052555.949805",
+            "FIRSTFAULT_KERNEL_OFFSET_S": str(RECORDED_OFFSET_S),
             "FIRSTFAULT_BOOT_ID": "6f2d0a60-0000-4000-8000-000000000001",
             "FIRSTFAULT_RANK_LOGS": f"{self.folder}/ranks/*_*",
             "FIRSTFAULT_ALLOW_ROOT_JOBS": "1",
@@ -63,8 +67,12 @@ class Node:
         variables.update(changes)
         return variables
 
-    def end_job(self, shell: tuple[str, ...] = ("/bin/sh",), **changes: str) -> int:
+    def end_job(self, **changes: str) -> int:
         """Runs the Epilog as slurmd does: no PATH, no HOME, no terminal. Its exit status."""
+        return self.end_job_with((), changes)
+
+    def end_job_with(self, shell: tuple[str, ...], changes: dict[str, str]) -> int:
+        """The same with a shell that is not the script's own."""
         variables = self.environment(**changes)
         variables["FIRSTFAULT_CONF"] = str(self.conf)
         return subprocess.run(
@@ -115,3 +123,47 @@ def reason_of(record: evidence.EvidenceRecord, name: str) -> str | None:
     rows = [row for row in record.coverage if row.path is not None and row.path.endswith(name)]
     assert rows, record.coverage
     return rows[-1].reason
+
+
+def oom_block(job: int, pid: int, sequence: int, microseconds: int) -> str:
+    """An OOM kill as the kernel logs it (shortened from a recorded one)."""
+    texts = [
+        (4, "python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0"),
+        (4, f"CPU: 0 UID: 1001 PID: {pid} Comm: python3 Not tainted 6.18.44 #1 PREEMPT(none) "),
+        (4, "Call Trace:"),
+        (6, "memory: usage 2048000kB, limit 2048000kB, failcnt 94"),
+        (6, "Tasks state (memory values in pages):"),
+        (6, f"[  {pid}]  1001 {pid}  930016   512101   499839    12262         0  5693440"),
+        (
+            6,
+            "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
+            f"oom_memcg=/slurm_n3/uid_1001/job_{job},"
+            f"task_memcg=/slurm_n3/uid_1001/job_{job}/step_0/task_0,task=python3,pid={pid},uid=1001",
+        ),
+        (3, f"Memory cgroup out of memory: Killed process {pid} (python3) total-vm:3720064kB"),
+    ]
+    return "".join(
+        f"{prefix},{sequence + i},{microseconds + i},-;{text}\n"
+        for i, (prefix, text) in enumerate(texts)
+    )
+
+
+def set_time(path: Path, at_s: float) -> None:
+    """Sets a file's times to ``at_s`` (seconds since 1970)."""
+    os.utime(path, (at_s, at_s), follow_symlinks=False)
+
+
+def end_job_at(node: Node, at_s: float, **changes: str) -> None:
+    """Runs the Epilog as if it were ``at_s`` (seconds since 1970)."""
+    before = set(node.waiting())
+    assert node.end_job(**changes) == 0
+    (entry,) = set(node.waiting()) - before
+    set_time(entry, at_s)
+
+
+def write_ranks(folder: Path, name: str, texts: dict[str, bytes]) -> None:
+    """Writes a run folder of torchrun: ``texts`` by "LOCAL_RANK/FILE" of the first attempt."""
+    for path, data in texts.items():
+        target = folder / name / "attempt_0" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)

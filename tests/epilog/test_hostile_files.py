@@ -200,17 +200,18 @@ def test_run_folders_of_somebody_else_are_left_alone(
 def test_supplementary_groups_let_the_owner_read_a_shared_folder(
     node: Node, owner: pwd.struct_passwd, work: Path
 ) -> None:
-    subprocess.run(["/usr/sbin/groupadd", "-f", "firstfault-team"], check=True)
+    team = f"ffteam{os.getpid()}"
+    subprocess.run(["/usr/sbin/groupadd", team], check=True)
     try:
-        subprocess.run(["/usr/sbin/usermod", "-aG", "firstfault-team", owner.pw_name], check=True)
+        subprocess.run(["/usr/sbin/usermod", "-aG", team, owner.pw_name], check=True)
         shared = work / "slurm-12.out"
         shared.write_bytes(b"the team's\n")
-        subprocess.run(["/bin/chgrp", "firstfault-team", shared], check=True)
+        subprocess.run(["/bin/chgrp", team, shared], check=True)
         shared.chmod(0o640)
 
         run(node, owner, work)
     finally:
-        subprocess.run(["/usr/sbin/groupdel", "firstfault-team"], check=True)
+        subprocess.run(["/usr/sbin/groupdel", team], check=True)
 
     assert file_of(node.records()[0], "slurm-12.out") == b"the team's\n"
 

@@ -188,7 +188,7 @@ def memory_cgroup() -> Iterator[Path]:
         pytest.skip("needs root and /dev/kmsg")
     v1 = CGROUPS / "memory"
     name = f"uid_0/job_{os.getpid()}"
-    parent = (v1 if v1.is_dir() else CGROUPS) / "firstfault-test"
+    parent = (v1 if v1.is_dir() else CGROUPS) / f"firstfault-test-{os.getpid()}"
     folder = parent / name
     try:
         folder.mkdir(parents=True)

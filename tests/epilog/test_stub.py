@@ -36,7 +36,7 @@ def test_values_come_back_exactly_whatever_the_user_wrote(
         "CUDA_VISIBLE_DEVICES": "",
     }
 
-    status = node.end_job(shell, **hostile)
+    status = node.end_job_with(shell, hostile)
 
     assert status == 0
     found = entry(node)
@@ -194,5 +194,5 @@ def test_each_variable_is_noted_under_its_own_name(node: Node) -> None:
     assert names == sorted(set(names))
     values = {name: f"value of {name}" for name in names}
     values |= {"SLURM_JOB_ID": "12", "SLURMD_NODENAME": "n3"}
-    node.end_job(**values)
+    node.end_job_with((), values)
     assert entry(node).environment == {k.encode(): v.encode() for k, v in values.items()}
