@@ -28,11 +28,15 @@ _WORKER_SIGNAL = re.compile(
 
 
 class Raised(msgspec.Struct, frozen=True):
-    """An uncaught exception: its events (console, rank's log, error.json, table), one meaning."""
+    """An uncaught exception: its events (console, rank's log, error.json, table), one meaning.
+
+    ``cut`` is True where its line has no end: it may mean more than it says.
+    """
 
     event: Traceback
     signature: Signature | None
     seen: tuple[Happened, ...]
+    cut: bool = False
 
     @property
     def means(self) -> str | None:
@@ -43,7 +47,8 @@ class Raised(msgspec.Struct, frozen=True):
 class Death(msgspec.Struct, frozen=True):
     """How one process ended. ``exit_code`` is negative for a signal, None where unknown.
 
-    ``closed`` and ``forced``: its agent sent it SIGTERM, or SIGKILL after the grace time.
+    ``closed`` and ``forced``: its agent sent it SIGTERM (at ``closed_at``), or SIGKILL after the
+    grace time.
     """
 
     process: Process
@@ -56,6 +61,7 @@ class Death(msgspec.Struct, frozen=True):
     traps: tuple[Happened, ...] = ()
     closed: bool = False
     forced: bool = False
+    closed_at: Span | None = None
     worker_pids: tuple[int, ...] = ()
     worker_signal: str | None = None
 
@@ -63,12 +69,11 @@ class Death(msgspec.Struct, frozen=True):
 def deaths(run: Run) -> tuple[Death, ...]:
     """The end of each process of the run that ended badly or spoke of an error."""
     closings = [each.event for each in run.happened if isinstance(each.event, ClosingSignal)]
-    closed = {event.pid for event in closings if not event.forced}
-    forced = {event.pid for event in closings if event.forced}
     found = []
     for process in run.roster:
         mine = [each for each in run.happened if each.process == process]
-        death = _death(process, mine, closed, forced)
+        own = [event for event in closings if _ends(event, process)]
+        death = _death(process, mine, own)
         if death is not None:
             found.append(death)
     return tuple(found)
@@ -79,6 +84,16 @@ def kernel_words(death: Death, run: Run) -> Death:
     kills = [e for e in run.happened if isinstance(e.event, OomKill) and _is_its(e.event, death)]
     traps = [e for e in run.happened if isinstance(e.event, Trap) and _is_its(e.event, death)]
     return msgspec.structs.replace(death, kills=_each_once(kills), traps=_each_once(traps))
+
+
+# A pid names a process of one agent only: another node may have the same.
+def _ends(event: ClosingSignal, process: Process) -> bool:
+    who = event.speaker
+    if event.pid not in process.pids:
+        return False
+    if who.task is not None and process.task is not None:
+        return who.task == process.task
+    return who.host is None or process.host is None or who.host == process.host
 
 
 # A pid names a process on its host only. Where one side's host is not known, the pid must name
@@ -98,9 +113,7 @@ def _each_once(found: Iterable[Happened]) -> tuple[Happened, ...]:
     return tuple(texts.values())
 
 
-def _death(
-    process: Process, mine: list[Happened], closed: set[int], forced: set[int]
-) -> Death | None:
+def _death(process: Process, mine: list[Happened], closings: list[ClosingSignal]) -> Death | None:
     exits = [each for each in mine if isinstance(each.event, ExitNoticed | TableEntry)]
     fatal = tuple(each for each in mine if isinstance(each.event, FatalError))
     raised = _raised(mine, exits)
@@ -129,8 +142,9 @@ def _death(
         exits=tuple(exits),
         raised=raised,
         fatal=fatal,
-        closed=bool(closed & set(process.pids)),
-        forced=bool(forced & set(process.pids)),
+        closed=any(not event.forced for event in closings),
+        forced=any(event.forced for event in closings),
+        closed_at=next((e.at for e in closings if not e.forced and e.at), None),
         worker_pids=workers,
         worker_signal=signal,
     )
@@ -144,7 +158,8 @@ def _worker_pids(text: str) -> list[int]:
 # The exception that ended the process: what torch's own words call uncaught, else the last
 # traceback of a process whose exit code is Python's for an exception.
 def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
-    found = [each for each in mine if isinstance(each.event, Traceback)]
+    found = [each for each in mine if is_exception(each.event)]
+    found = [each for each in found if not each.cut] or found
     entries = [e for e in exits if isinstance(e.event, TableEntry) and e.event.error]
     if not found and entries:
         found = [_from_table(entries[0])]
@@ -169,7 +184,14 @@ def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
     ordered = sorted(
         same, key=lambda e: (isinstance(e.event, Traceback) and e.event.recorded, e.event.place)
     )
-    return Raised(event, _signature(event), (*ordered, *entries))
+    return Raised(event, _signature(event), (*ordered, *entries), best.cut)
+
+
+def is_exception(event: object) -> bool:
+    """Whether a traceback ends in an exception; what a cut log leaves of another line is none."""
+    if not isinstance(event, Traceback):
+        return False
+    return bool(event.message) or "." in event.type or event.type[:1].isupper()
 
 
 def _from_table(entry: Happened) -> Happened:

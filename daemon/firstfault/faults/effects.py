@@ -11,7 +11,9 @@
 | step-ended | slurmstepd ended the step, no reason given | any |
 | task-ended | srun noted the end of a task | any |
 | launcher | the launcher's own report of its ranks | any |
-| teardown | a process crashed after it was told to stop | any |
+| teardown | a process failed while or after the job was being ended | any |
+| repeated | a process failed as another had before it | the same fault in another process |
+| unlogged | a process ended badly, its own words were not captured | not known |
 """
 
 from __future__ import annotations
@@ -47,7 +49,10 @@ WORDING = {
     "step-ended": Wording("notes that the step was ended", "the step was ended"),
     "task-ended": Wording("tasks whose end srun noted", "srun noted the end of a task"),
     "launcher": Wording("launchers' own reports", "the launcher reported its failed ranks"),
-    "teardown": Wording("crashes while shutting down", "crashed while shutting down"),
+    "teardown": Wording(
+        "processes that failed as the job was ended", "failed as the job was ended"
+    ),
+    "repeated": Wording("ranks that failed the same way later", "failed the same way later"),
     "unlogged": Wording(
         "ranks whose own words were not captured", "ended with an error that was not captured"
     ),

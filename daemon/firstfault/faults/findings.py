@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
 
 import msgspec
 
-from firstfault.faults.death import Death, Raised, deaths, kernel_words
+from firstfault.faults.death import Death, deaths, is_exception, kernel_words
 from firstfault.faults.effects import is_agents, is_launchers, launcher_and_slurm
-from firstfault.faults.memory import is_of_job, oom_faults
+from firstfault.faults.memory import in_window, is_of_job, oom_faults
 from firstfault.faults.processes import (
+    cause_of,
     exception_facts,
     of_death,
     own_frame,
     proof,
     unnamed,
     with_process,
+    worth,
 )
 from firstfault.faults.slurm import slurm_faults
 from firstfault.model.event import OomKill, Sign, Traceback, Trap
 from firstfault.model.fault import Effect, Fault, Findings, Proof
-from firstfault.model.line import Span
 from firstfault.model.run import Happened, Run, Told
-from firstfault.model.verdict import ExceptionFacts
+from firstfault.model.verdict import LIKELY, POSSIBLE, ExceptionFacts
 from firstfault.signatures import EFFECTS, meaning
-
-# Processes of a job may outlive its recorded end by KillWait and an unkillable step's time-out.
-_GRACE = dt.timedelta(minutes=5)
 
 
 def findings(told: Told, run: Run) -> Findings:
@@ -71,6 +68,8 @@ def _unattributed(
         event = each.event
         if not isinstance(event, Traceback) or each.process is not None or is_launchers(each):
             continue
+        if not is_exception(event):
+            continue
         sign = meaning("exception", f"{event.type}: {event.message}")
         if sign is not None and sign.means in ("peer-lost", "waited", "stopped"):
             effects.append(Effect(sign.means, proof(each)))
@@ -107,16 +106,20 @@ def _loose_fault(key: str, seen: Sequence[Happened]) -> Fault:
     event = first.event
     assert isinstance(event, Traceback)
     sign = meaning("exception", f"{event.type}: {event.message}")
-    raised = Raised(event, sign, tuple(seen))
-    cause = raised.means or "python.exception"
+    cause = cause_of(event, None if sign is None else sign.means)
+    killed = cause == "worker-killed"
+    limit = worth(event, cut=all(each.cut for each in seen))
     return Fault(
-        cause="process.killed" if cause == "worker-killed" else cause,
+        cause="process.killed" if killed else cause,
         key=key,
         host=first.event.speaker.host if isinstance(first.event, Traceback) else None,
         at=event.at,
         sources=frozenset({"rank"}),
         proofs=tuple(dict.fromkeys(proof(each) for each in seen[:3])),
         exception=exception_facts(event),
+        # An agent that fails by itself is rarely the first.
+        sure=not is_agents(event),
+        limit=POSSIBLE if killed else limit,
     )
 
 
@@ -135,7 +138,7 @@ def _with_loose_words(
     lost = [each for each in loose if _means(each) in ("waited", "peer-lost")]
     narrow = [each for each in loose if each not in lost and _means(each) != "process.abort"]
     crashes = [f for f in faults if f.cause in ("process.abort", "process.segfault") and f.sure]
-    words = [f for f in faults if f.process is None and f.exception is not None]
+    words = [f for f in faults if f.process is None and f.exception is not None and f.sure]
     for crash in crashes:
         if "rank" in crash.sources and crash.cause == "process.segfault":
             continue
@@ -165,6 +168,8 @@ def _narrowed(
         sources=crash.sources | {"rank"},
         proofs=tuple(dict.fromkeys((*proofs, *crash.proofs))),
         exception=exception,
+        # Nothing but the neighbourhood gives the words to the process that crashed.
+        limit=LIKELY,
     )
 
 
@@ -206,16 +211,6 @@ def _strange(told: Told, run: Run, ends: Sequence[Death], faults: Sequence[Fault
             continue
         if isinstance(event, OomKill) and not is_of_job(event, told):
             continue
-        if event.pid not in ours and _in_window(event.at, told):
+        if event.pid not in ours and in_window(event.at, told):
             found.setdefault(event.place.text, Proof(event.place, "kernel log", event.host))
     return list(found.values())
-
-
-# A kernel log goes back to boot: what came before the job, or after it, is not its affair.
-def _in_window(at: Span | None, told: Told) -> bool:
-    facts = told.facts
-    if at is None or facts is None or at.earliest is None or at.latest is None:
-        return True
-    early = facts.started_at is not None and at.latest < facts.started_at
-    late = facts.ended_at is not None and at.earliest > facts.ended_at + _GRACE
-    return not (early or late)

@@ -7,7 +7,10 @@ OOM kill would have it.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
+
+import msgspec
 
 from firstfault.faults.death import Death
 from firstfault.faults.processes import exit_signal, proof
@@ -15,34 +18,74 @@ from firstfault.model.event import OomKill, OomNoticed, TaskEnd
 from firstfault.model.fault import Fault, Proof
 from firstfault.model.line import Span
 from firstfault.model.run import Happened, Process, Run, Told
+from firstfault.model.verdict import CONFIRMED, LIKELY
 
 CGROUP = "memory.cgroup-oom"
 HOST = "memory.host-oom"
+# Processes of a job may outlive its recorded end by KillWait and an unkillable step's time-out.
+_GRACE = dt.timedelta(minutes=5)
 
 
 def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
     """A fault for each OOM kill that hit this job, and for each that Slurm alone noticed."""
-    kills = _kills_of_job(told, run)
-    joined: dict[int, list[Death]] = {}
-    for death in deaths:
-        for kill in death.kills:
-            joined.setdefault(id(kill.event), []).append(death)
     notices = _notices(told, run)
-    faults = []
-    for kill in kills:
+    faults: list[Fault] = []
+    loose: list[Fault] = []
+    for kill in _kills_of_job(told, run):
         event = kill.event
         assert isinstance(event, OomKill)
-        owners = joined.get(id(event), [])
-        owner = _owner(event, owners, deaths)
-        if owner is None and event.job is None and not _names_job(event, told, notices):
+        owner = _owner(event, [death for death in deaths if kill in death.kills], deaths)
+        sure = _is_surely_jobs(event, owner, told)
+        if not sure and owner is None and not _may_be_jobs(event, told, notices):
             continue
         host = event.host or (owner.process.host if owner else None)
-        faults.append(_kill_fault(kill, event, owner, host, notices.get(host or "", ()), run))
+        fault = _kill_fault(kill, event, owner, host, notices.get(host or "", ()), run)
+        if sure:
+            faults.append(fault)
+        else:
+            loose.append(msgspec.structs.replace(fault, limit=LIKELY))
+    # Of several kills that may be the job's, nothing tells which one is.
+    if not faults and len(loose) == 1:
+        faults = loose
     known = {fault.host for fault in faults}
     for host, seen in sorted(notices.items()):
-        if host not in known and (not host or None not in known):
+        if host not in known and (not host or None not in known) and (host or not faults):
             faults.append(_noticed_fault(host, seen, deaths, run))
-    return faults
+    return faults or _accounted(told, deaths)
+
+
+# The kernel names the job; or it names the pid of a process that died so on that very host.
+def _is_surely_jobs(event: OomKill, owner: Death | None, told: Told) -> bool:
+    if event.job is not None and event.job in told.jobs:
+        return owner is not None or in_window(event.at, told)
+    joined = owner is not None and event.pid in (*owner.process.pids, *owner.worker_pids)
+    return joined and owner is not None and owner.process.host == event.host is not None
+
+
+# A kernel log alone, a container's cgroup, a line that was lost: the job's owner was hit, at the
+# time of the job, on a node of the job, or Slurm noticed a kill on that host.
+def _may_be_jobs(event: OomKill, told: Told, notices: dict[str, tuple[Happened, ...]]) -> bool:
+    if not in_window(event.at, told):
+        return False
+    if told.nodes and event.host is not None and event.host not in told.nodes:
+        return False
+    if event.job is not None:
+        return not told.jobs
+    agrees = event.uid is not None and event.uid == told.uid
+    return agrees or (event.host or "") in notices
+
+
+def in_window(at: Span | None, told: Told) -> bool:
+    """False when ``at`` is surely before the job's start or long after its end.
+
+    A kernel log goes back to boot: what came before the job, or after it, is not its affair.
+    """
+    facts = told.facts
+    if at is None or facts is None or at.earliest is None or at.latest is None:
+        return True
+    early = facts.started_at is not None and at.latest < facts.started_at
+    late = facts.ended_at is not None and at.earliest > facts.ended_at + _GRACE
+    return not (early or late)
 
 
 def is_of_job(event: OomKill, told: Told) -> bool:
@@ -60,19 +103,8 @@ def _kills_of_job(told: Told, run: Run) -> list[Happened]:
     return list(texts.values())
 
 
-# A kill outside Slurm's cgroups (a container's, say) is this job's only if something agrees.
-def _names_job(event: OomKill, told: Told, notices: dict[str, tuple[Happened, ...]]) -> bool:
-    if event.uid is not None and told.uid is not None:
-        return event.uid == told.uid
-    return (event.host or "") in notices
-
-
 def _owner(event: OomKill, owners: Sequence[Death], deaths: Sequence[Death]) -> Death | None:
-    fitting = [
-        death
-        for death in owners
-        if death.process.host == event.host is not None or _died_of_it(death)
-    ]
+    fitting = [death for death in owners if _died_of_it(death)]
     if len(fitting) == 1:
         return fitting[0]
     if fitting or event.host is None:
@@ -115,6 +147,8 @@ def _kill_fault(
         process=owner.process if owner else None,
         host=host,
         candidates=() if owner else _possible(host, run),
+        rank_sure=owner is None or event.pid in (*owner.process.pids, *owner.worker_pids),
+        limit=LIKELY if event.limited is None else CONFIRMED,
         at=event.at or (owner.noticed_at if owner else None),
         sources=frozenset(sources),
         proofs=tuple(dict.fromkeys(proofs)),
@@ -145,9 +179,38 @@ def _noticed_fault(host: str, seen: Sequence[Happened], deaths: Sequence[Death],
         at=at,
         sources=frozenset({"slurm"} | ({"agent"} if owner else set())),
         proofs=tuple(dict.fromkeys(proofs)),
+        # slurmstepd and srun agree; or one of them and an agent do.
+        limit=CONFIRMED if owner is not None or _agree(seen) else LIKELY,
         pid=owner.process.pids[0] if owner and len(owner.process.pids) == 1 else None,
         step=step,
     )
+
+
+def _agree(seen: Sequence[Happened]) -> bool:
+    return len({type(each.event) for each in seen}) > 1
+
+
+# Accounting knows that a step ran out of memory, not which process did.
+def _accounted(told: Told, deaths: Sequence[Death]) -> list[Fault]:
+    facts = told.facts
+    states = {facts.state, *(step.state for step in facts.steps)} if facts else set()
+    if "OUT_OF_MEMORY" not in states:
+        return []
+    alike = [death for death in deaths if _died_of_it(death)]
+    owner = alike[0] if len(alike) == 1 else None
+    return [
+        Fault(
+            cause=CGROUP,
+            key="oom",
+            process=owner.process if owner else None,
+            host=owner.process.host if owner else None,
+            candidates=() if owner else tuple(death.process for death in alike),
+            at=owner.noticed_at if owner else None,
+            sources=frozenset({"accounting"} | ({"agent"} if owner else set())),
+            proofs=tuple(proof(each) for each in owner.exits[:2]) if owner else (),
+            limit=CONFIRMED if owner else LIKELY,
+        )
+    ]
 
 
 def _possible(host: str | None, run: Run) -> tuple[Process, ...]:
@@ -166,6 +229,8 @@ def _notices(told: Told, run: Run) -> dict[str, tuple[Happened, ...]]:
     found: dict[str, list[Happened]] = {}
     for each in run.happened:
         if isinstance(each.event, OomNoticed):
+            if each.event.job is not None and told.jobs and each.event.job not in told.jobs:
+                continue
             task = each.event.speaker.task
             host = each.event.host or (None if task is None else task_hosts.get(task))
             if host is None and len({_host(e) for e in ended}) == 1:

@@ -16,7 +16,7 @@ from firstfault.model.event import FatalError, Frame, Sign, Traceback, Trap
 from firstfault.model.fault import Effect, Fault, Proof
 from firstfault.model.line import Span
 from firstfault.model.run import Happened, Run
-from firstfault.model.verdict import ExceptionFacts
+from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, ExceptionFacts
 from firstfault.signatures import EFFECTS
 
 SIGNAL_CAUSES = {
@@ -39,6 +39,15 @@ _WORKER_CAUSES = {
     "Aborted": "process.abort",
     "Bus error": "process.bus-error",
 }
+# What these say may as well be the loss of a peer, of a worker or of a store.
+_BROKEN_LINK = re.compile(
+    r"(?:^|\.)(?:ConnectionResetError|BrokenPipeError|ConnectionRefusedError|ConnectionError|"
+    r"ConnectionAbortedError|EOFError|TimeoutError|Dist(?:Network|Store|Backend)?Error)$"
+)
+_IN_COLLECTIVE = re.compile(r"/torch/distributed/(?:distributed_c10d|c10d_logger)\.py$")
+_C10D_TYPES = re.compile(r"(?:^|\.)(?:RuntimeError|Dist\w*Error)$")
+# Faults of the device and of collectives abort a process too.
+_ABORTING = ("gpu.", "collective.", "waited", "memory.gpu")
 # Frames of installed packages and of Python itself: the user's own frame is the last other one.
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3|^<|/python3\.\d+/")
 
@@ -58,6 +67,27 @@ def own_frame(frames: Sequence[Frame]) -> Frame | None:
         if not _LIBRARY.search(frame.file):
             return frame
     return frames[-1] if frames else None
+
+
+def cause_of(event: Traceback, means: str | None) -> str:
+    """The cause that an exception stands for; ``means`` is what a signature says of it.
+
+    An error out of the depth of a collective whose words no signature knows is the collective's,
+    not the program's.
+    """
+    if means is not None:
+        return means
+    inner = event.frames[-1].file if event.frames else ""
+    if _IN_COLLECTIVE.search(inner) and _C10D_TYPES.search(event.type):
+        return "collective.error"
+    return "python.exception"
+
+
+def worth(event: Traceback, *, cut: bool) -> str:
+    """The most that an exception is worth as the cause of a failure."""
+    if cut:
+        return POSSIBLE
+    return LIKELY if _BROKEN_LINK.search(event.type) else CONFIRMED
 
 
 def exception_facts(event: Traceback) -> ExceptionFacts:
@@ -98,7 +128,8 @@ def of_death(death: Death, run: Run) -> Fault | Effect | None:
         kind = "ended-by-agent" if death.closed or death.forced else "terminated"
         return Effect(kind, proof(death.exits[0]), death.process, death.noticed_at)
     if number in SIGNAL_CAUSES:
-        return _signal_fault(death, number, signs)
+        aborts = any(_means(e) and (_means(e) or "").startswith(_ABORTING) for e in run.happened)
+        return _signal_fault(death, number, signs, aborts)
     return None
 
 
@@ -131,14 +162,24 @@ def _raised_at(raised: Raised) -> Span | None:
     return spans[0] if spans else None
 
 
+def _came_before(one: Span | None, other: Span | None) -> bool:
+    return one is not None and other is not None and one.before(other)
+
+
 def _raised_fault(death: Death, raised: Raised) -> Fault:
     event = raised.event
     frame = own_frame(event.frames)
     where = f"{frame.file}:{frame.line}" if frame else event.message[:80]
-    cause = raised.means or "python.exception"
+    cause = cause_of(event, raised.means)
+    limit = worth(event, cut=raised.cut)
     facts: list[tuple[str, str]] = []
     if cause == "worker-killed":
         cause = _WORKER_CAUSES.get(death.worker_signal or "Killed", "process.killed")
+        if death.worker_signal is None:
+            # It exited "unexpectedly": by a signal or by itself.
+            limit = POSSIBLE
+        elif death.kills:
+            limit = LIKELY
         facts.append(("worker", ", ".join(str(pid) for pid in death.worker_pids)))
     sources = {"agent" for _ in death.exits[:1]} | {
         "error file" if isinstance(e.event, Traceback) and e.event.recorded else "rank"
@@ -154,13 +195,18 @@ def _raised_fault(death: Death, raised: Raised) -> Fault:
         sources=frozenset(sources),
         proofs=tuple(dict.fromkeys(proof(each) for each in ordered)),
         exception=exception_facts(event),
+        # What a process raises when its agent ends it, is not what the agent ended it for.
+        sure=not death.closed or _came_before(_raised_at(raised), death.closed_at),
+        limit=limit,
         pid=death.worker_pids[0] if len(death.worker_pids) == 1 else _pid(death),
         facts=tuple(facts),
     )
 
 
-def _signal_fault(death: Death, number: int, signs: Sequence[Happened]) -> Fault:
+def _signal_fault(death: Death, number: int, signs: Sequence[Happened], aborts: bool) -> Fault:
     cause = SIGNAL_CAUSES[number]
+    # Something in the logs aborts processes; or the kernel names this pid, as another job's.
+    doubt = (number == 6 and aborts) or (number == 9 and bool(death.kills))
     narrower = [e for e in signs if _means(e) not in EFFECTS and _means(e) != "process.abort"]
     if narrower and number in (6, 11):
         cause = _means(narrower[0]) or cause
@@ -189,6 +235,7 @@ def _signal_fault(death: Death, number: int, signs: Sequence[Happened]) -> Fault
         proofs=tuple(dict.fromkeys(proof(each) for each in ordered)),
         # A process that its agent still had to end was alive when another had already failed.
         sure=not death.closed,
+        limit=LIKELY if doubt else CONFIRMED,
         pid=_pid(death),
         facts=tuple(facts),
     )

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firstfault.model.event import Cancelled, NodeFailure
+from firstfault.model.event import AgentSignalled, Cancelled, NodeFailure, TaskEnd
 from firstfault.model.fault import Fault, Proof
 from firstfault.model.line import Span
 from firstfault.model.run import Happened, Run, Told
+from firstfault.model.verdict import CONFIRMED, LIKELY
 
 REASONS = {
     "time-limit": "slurm.time-limit",
@@ -38,7 +39,9 @@ def slurm_faults(told: Told, run: Run) -> list[Fault]:
     from_state = STATES.get(state or "")
     if from_state is not None:
         lines.setdefault(from_state, [])
-    return [_fault(cause, seen, told, from_state == cause) for cause, seen in sorted(lines.items())]
+    return [
+        _fault(cause, seen, told, run, from_state == cause) for cause, seen in sorted(lines.items())
+    ]
 
 
 def _cause(each: Happened, told: Told) -> str | None:
@@ -54,7 +57,7 @@ def _cause(each: Happened, told: Told) -> str | None:
     return None
 
 
-def _fault(cause: str, seen: list[Happened], told: Told, from_state: bool) -> Fault:
+def _fault(cause: str, seen: list[Happened], told: Told, run: Run, from_state: bool) -> Fault:
     if cause == "slurm.node-fail":
         seen = sorted(seen, key=lambda each: not isinstance(each.event, NodeFailure))
     proofs = [Proof(each.event.place, each.source) for each in seen[:3]]
@@ -62,7 +65,8 @@ def _fault(cause: str, seen: list[Happened], told: Told, from_state: bool) -> Fa
     spans = [e.event.at for e in seen if isinstance(e.event, Cancelled) and e.event.at]
     at: Span | None = spans[0] if spans else None
     host = None
-    facts: list[tuple[str, str]] = []
+    clock = {e.event.host for e in seen if isinstance(e.event, Cancelled) and e.event.at}
+    facts = [("clock", each) for each in clock if each is not None][:1]
     if cause == "slurm.node-fail":
         host, sources = _failed_node(seen, told, sources)
     if cause == "slurm.cancelled":
@@ -76,8 +80,30 @@ def _fault(cause: str, seen: list[Happened], told: Told, from_state: bool) -> Fa
         at=at,
         sources=frozenset(sources),
         proofs=tuple(dict.fromkeys(proofs)),
+        limit=_worth(cause, seen, told, run, sources),
         facts=tuple(facts),
     )
+
+
+# A program may print a line like Slurm's into the job's output. Slurm's own comes with what it
+# does: accounting says so too, several nodes do, tasks and agents are told to stop, a node is
+# silent; or nothing more is ever printed.
+def _worth(cause: str, seen: list[Happened], told: Told, run: Run, sources: set[str]) -> str:
+    state = told.facts.state if told.facts else None
+    if "accounting" in sources or "absent" in sources:
+        return CONFIRMED
+    if state is not None:
+        return LIKELY
+    if len({(type(e.event), getattr(e.event, "host", None)) for e in seen}) > 1:
+        return CONFIRMED
+    stopped = any(
+        isinstance(e.event, AgentSignalled)
+        or (isinstance(e.event, TaskEnd) and e.event.kind == "signal")
+        for e in run.happened
+    )
+    if stopped or any(e.last for e in seen):
+        return LIKELY if cause == "slurm.cancelled" else CONFIRMED
+    return LIKELY
 
 
 # srun names the node; else the one node of the job that sent no record may be it.

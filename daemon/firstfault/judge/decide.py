@@ -71,9 +71,11 @@ def decide(told: Told, found: Findings) -> Judgement:
         slurms, others, rivals = _between(slurms, others)
     if slurms:
         effects += [
-            Effect("teardown", fault.proofs[0], fault.process)
+            _effect("teardown", fault)
             for fault in found.faults
-            if fault not in slurms and fault.proofs and not fault.cause.startswith("slurm.")
+            if fault.proofs
+            and not fault.cause.startswith("slurm.")
+            and fault not in [rival for rival, _ in rivals]
         ]
         return _slurm(slurms, rivals, effects, found)
     groups = _groups(others)
@@ -87,16 +89,21 @@ def _between(
     slurms: list[Fault], others: list[Fault]
 ) -> tuple[list[Fault], list[Fault], list[tuple[Fault, str]]]:
     ended = slurms[0]
-    before = [f for f in others if _is_before(f, ended)]
-    if before:
-        against = "the rank had failed before Slurm ended the job"
-        return [], before, [(ended, against)]
-    raised = [f for f in others if f.cause not in _CRASHES and f.cause not in _OOM]
+    early = [fault for fault in others if _is_before(fault, ended)]
+    if early:
+        return [], early, [(ended, "a rank had failed before Slurm ended the job")]
+    # What a node that fails or SIGKILL after the grace time does to ranks, Slurm's end explains.
+    left = [
+        fault
+        for fault in others
+        if not came_before(ended, fault) and fault.cause != "process.killed"
+    ]
+    raised = [fault for fault in left if fault.cause not in _CRASHES]
     if raised and ended.cause != "slurm.node-fail":
-        against = "a rank raised an exception that being ended does not explain"
+        against = "a rank failed in a way that being ended does not explain"
         return [], raised, [(ended, against)]
     against = "nothing tells that it came before Slurm ended the job"
-    return slurms, [], [(fault, against) for fault in raised]
+    return slurms, [], [(fault, against) for fault in left]
 
 
 def _is_before(fault: Fault, ended: Fault) -> bool:
@@ -105,6 +112,21 @@ def _is_before(fault: Fault, ended: Fault) -> bool:
     if ended.at.before(fault.at):
         return False
     return fault.at.before(ended.at) or fault.cause in _OOM
+
+
+def came_before(one: Fault, other: Fault) -> bool:
+    """Whether ``one`` came before ``other``, as far as their nodes' clocks can be compared."""
+    return one.at is not None and other.at is not None and one.at.before(other.at)
+
+
+# The clocks of two nodes may differ by anything: nothing in the evidence compares them.
+def _share_clock(one: Fault, other: Fault) -> bool:
+    clocks = [dict(fault.facts).get("clock") or fault.host for fault in (one, other)]
+    return clocks[0] is not None and clocks[0] == clocks[1]
+
+
+def _surely_before(one: Fault, other: Fault) -> bool:
+    return came_before(one, other) and _share_clock(one, other)
 
 
 def _slurm(
@@ -118,14 +140,12 @@ def _slurm(
     slurms.sort(key=lambda f: order.index(f.cause) if f.cause in order else len(order))
     first, *rest = slurms
     rivals = [*rivals, *((fault, "Slurm's other reason is the narrower one") for fault in rest)]
-    confidence = CONFIRMED
-    if first.cause == "slurm.cancelled" and "accounting" not in first.sources:
-        confidence = LIKELY
+    confidence = first.limit
     if rivals and any(not fault.cause.startswith("slurm.") for fault, _ in rivals):
-        confidence = LIKELY
+        confidence = _lower(confidence, LIKELY)
     host = UNKNOWN if first.host is None else LIKELY
     if first.host is not None and "slurm" in first.sources:
-        host = CONFIRMED
+        host = confidence
     return Judgement(
         first.cause,
         confidence,
@@ -167,13 +187,17 @@ def _process(
     first = next((g for g in groups if all(_earlier(g, h) for h in groups if h is not g)), None)
     if first is None:
         return _unordered(groups, rivals, effects, found)
-    for group in groups:
-        if group is not first:
-            rivals = [*rivals, *((fault, "it came later") for fault in group)]
     lone = first[0]
-    confidence = _confidence(told, first, found)
-    if any(fault.cause.startswith("slurm.") and lone.at is None for fault, _ in rivals):
+    confidence = _lower(_confidence(told, first, found), lone.limit)
+    if any(not _surely_before(lone, fault) for fault, _ in rivals):
         confidence = _lower(confidence, LIKELY)
+    later = [fault for group in groups if group is not first for fault in group]
+    if any(not _surely_before(one, fault) for one in first for fault in later):
+        confidence = _lower(confidence, LIKELY)
+    rivals = [*rivals, *((fault, "it came later, by its node's clock") for fault in later)]
+    first, repeated = _first_of(first)
+    lone = first[0]
+    effects = [*effects, *(_effect("repeated", fault) for fault in repeated if fault.proofs)]
     who = confidence
     if lone.process is None or lone.process.rank is None:
         who = UNKNOWN if lone.host is None else confidence
@@ -191,12 +215,20 @@ def _process(
     )
 
 
+# Of ranks that the kernel killed in turn on one host, the first is the initiator. Exceptions have
+# no such order: their times are when they were noted.
+def _first_of(group: list[Fault]) -> tuple[list[Fault], list[Fault]]:
+    killed = [fault for fault in group if "kernel" in fault.sources and fault.cause in _OOM]
+    later = [fault for fault in killed if any(_surely_before(one, fault) for one in killed)]
+    return [fault for fault in group if fault not in later], later
+
+
+def _effect(kind: str, fault: Fault) -> Effect:
+    return Effect(kind, fault.proofs[0], fault.process, fault.at)
+
+
 def _earlier(group: Sequence[Fault], other: Sequence[Fault]) -> bool:
-    return all(
-        one.at is not None and two.at is not None and one.at.before(two.at)
-        for one in group
-        for two in other
-    )
+    return all(came_before(one, two) for one in group for two in other)
 
 
 def _unordered(
@@ -234,7 +266,9 @@ def _confidence(told: Told, group: Sequence[Fault], found: Findings) -> str:
     if fault.cause in _OOM:
         return CONFIRMED
     if fault.cause == "process.killed":
-        return CONFIRMED if kernel_read(told, fault.host) == "full" else LIKELY
+        state = told.facts.state if told.facts else None
+        read = kernel_read(told, fault.host) == "full" and state in (None, "FAILED")
+        return CONFIRMED if read else LIKELY
     if fault.cause in ("process.abort", "process.bus-error") and not fault.sources & {
         "rank",
         "kernel",
@@ -258,11 +292,7 @@ def kernel_read(told: Told, host: str | None) -> str:
 
 
 def _unlogged(found: Findings) -> tuple[Effect, ...]:
-    return tuple(
-        Effect("unlogged", fault.proofs[0], fault.process, fault.at)
-        for fault in found.unnamed
-        if fault.proofs
-    )
+    return tuple(_effect("unlogged", fault) for fault in found.unnamed if fault.proofs)
 
 
 def _lower(one: str, other: str) -> str:
