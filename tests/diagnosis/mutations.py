@@ -50,11 +50,12 @@ class Mutant(msgspec.Struct, frozen=True):
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """What is known of the undamaged case: its hosts, their tasks and run folders."""
+    """What is known of the undamaged case: its hosts, their tasks, ranks and run folders."""
 
     hosts: tuple[str, ...]
     tasks: dict[str, tuple[int, ...]]
     folders: dict[str, tuple[str, ...]]
+    ranks: dict[int, str]
 
 
 Mutation = Callable[[random.Random, Case, Ground], Case]
@@ -115,14 +116,7 @@ def drop_rank_files(chance: random.Random, case: Case, ground: Ground) -> Case:
 
 def drop_kernel(chance: random.Random, case: Case, ground: Ground) -> Case:
     """No kernel log was read."""
-    found = _with(case, (d for d in case.documents if not _is_kernel(d)))
-    coverage = tuple(
-        msgspec.structs.replace(
-            node, coverage=tuple(each for each in node.coverage if each.what != "kernel")
-        )
-        for node in case.coverage
-    )
-    return msgspec.structs.replace(found, coverage=coverage)
+    return _with(case, (d for d in case.documents if not _is_kernel(d)))
 
 
 def drop_consoles(chance: random.Random, case: Case, ground: Ground) -> Case:
@@ -335,9 +329,7 @@ def foreign_kernel(chance: random.Random, case: Case, ground: Ground) -> Case:
     pid = chance.choice(pids) if pids and chance.random() < 0.7 else 4242
     text = FOREIGN_KILL % {"at": 10**9 + chance.randrange(10**9), "pid": pid}
     host = chance.choice(["elsewhere9", None, *ground.hosts])
-    document = Document(
-        "other/kmsg.txt", (Excerpt(0, 1, text.encode()),), host=host, what="kernel"
-    )
+    document = Document("other/kmsg.txt", (Excerpt(0, 1, text.encode()),), host=host, what="kernel")
     return _with(case, (*case.documents, document))
 
 
@@ -457,12 +449,36 @@ def rename_hosts(chance: random.Random, mutant: Mutant, ground: Ground) -> Mutan
     return Mutant(case, tuple(names.items()), (*mutant.done, "rename_hosts"))
 
 
+def _honest(case: Case, whole: Case) -> Case:
+    """``case`` with a coverage that admits what is missing of the kernel logs."""
+
+    def kernel(each: Case) -> list[bytes]:
+        return [e.data for d in each.documents if _is_kernel(d) for e in d.excerpts]
+
+    left = kernel(case)
+    if sorted(left) == sorted(kernel(whole)):
+        return case
+    state = "partial" if left else "none"
+    coverage = tuple(
+        msgspec.structs.replace(
+            node,
+            coverage=tuple(
+                msgspec.structs.replace(each, state=state) if each.what == "kernel" else each
+                for each in node.coverage
+            ),
+        )
+        for node in case.coverage
+    )
+    return msgspec.structs.replace(case, coverage=coverage)
+
+
 def mutate(chance: random.Random, case: Case, ground: Ground) -> Mutant:
     """``case``, damaged in one to four ways."""
     chosen = chance.sample(MUTATIONS, chance.choice((1, 1, 2, 2, 3, 4)))
+    whole = case
     for each in chosen:
         case = each(chance, case, ground)
         if not case.documents:
             break
-    mutant = Mutant(case, (), tuple(each.__name__ for each in chosen))
+    mutant = Mutant(_honest(case, whole), (), tuple(each.__name__ for each in chosen))
     return rename_hosts(chance, mutant, ground) if chance.random() < 0.15 else mutant

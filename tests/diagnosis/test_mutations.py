@@ -22,10 +22,13 @@ def ground(name: str) -> Ground:
     """The hosts of a case, from its undamaged evidence."""
     tasks: dict[str, set[int]] = {}
     folders: dict[str, set[str]] = {}
+    ranks: dict[int, str] = {}
     for run in told(case(name)).runs:
         for process in run.roster:
             if process.host is None:
                 continue
+            if process.rank is not None:
+                ranks[process.rank] = process.host
             if process.task is not None:
                 tasks.setdefault(process.host, set()).add(process.task)
             if process.run is not None:
@@ -34,26 +37,34 @@ def ground(name: str) -> Ground:
         tuple(sorted({*tasks, *folders})),
         {host: tuple(sorted(found)) for host, found in tasks.items()},
         {host: tuple(sorted(found)) for host, found in folders.items()},
+        ranks,
     )
 
 
-def wrongs(verdict: v.Verdict, truth: dict[str, Any], names: dict[str, str]) -> list[str]:
-    """What ``verdict`` is sure of and wrong in; nothing that it is not sure of is wrong."""
+def wrongs(
+    verdict: v.Verdict, truth: dict[str, Any], ranks: dict[int, str], names: dict[str, str]
+) -> list[str]:
+    """What ``verdict`` is sure of and wrong in; nothing that it is not sure of is wrong.
+
+    ``ranks`` tells each rank's host, ``names`` the hosts' new names.
+    """
     found = []
     cause = verdict.cause
     if cause.confidence == v.CONFIRMED and cause.id not in truth["cause"]:
         found.append(f"cause {cause.id}, not {truth['cause']}")
     who = verdict.initiator
-    if who.confidence == v.CONFIRMED:
-        ranks = {truth.get("rank"), *truth.get("also", ())}
-        given = [who.rank, *(member.rank for member in who.also)]
-        if any(rank is not None and rank not in ranks for rank in given):
-            found.append(f"ranks {given}, not {sorted(ranks, key=str)}")
-        host = truth.get("host")
-        hosts = {host, *truth.get("also_hosts", ())}
-        known = {names.get(each, each) for each in hosts if each is not None}
-        if who.host is not None and who.host not in known:
-            found.append(f"host {who.host}, not {sorted(known)}")
+    if who.confidence != v.CONFIRMED:
+        return found
+    right = {rank for rank in (truth.get("rank"), *truth.get("also", ())) if rank is not None}
+    hosts = {truth.get("host"), *(ranks.get(rank) for rank in right)}
+    known = {names.get(host, host) for host in hosts if host is not None}
+    for member in (v.Member(who.rank, who.host), *who.also):
+        if member.rank is not None and member.rank not in right:
+            found.append(f"rank {member.rank}, not {sorted(right)}")
+        host = ranks.get(-1 if member.rank is None else member.rank)
+        own = known if host is None else {names.get(host, host)}
+        if member.host is not None and member.host not in own:
+            found.append(f"rank {member.rank} on {member.host}, not on {sorted(own)}")
     return found
 
 
@@ -68,7 +79,7 @@ def tried(count: int, seed: int) -> tuple[Counter[str], list[str]]:
         counts[verdict.cause.confidence] += 1
         failures += [
             f"{name} seed {seed + number} {'+'.join(mutant.done)}: {wrong}"
-            for wrong in wrongs(verdict, expected(name), dict(mutant.names))
+            for wrong in wrongs(verdict, expected(name), ground(name).ranks, dict(mutant.names))
         ]
     return counts, failures
 
@@ -98,6 +109,6 @@ def test_the_undamaged_case_is_as_sure_as_its_evidence_allows(name: str) -> None
     whole = Case(case(name).documents) if not case(name).coverage else case(name)
     verdict = diagnose(whole)
 
-    assert wrongs(verdict, expected(name), {}) == []
+    assert wrongs(verdict, expected(name), ground(name).ranks, {}) == []
     if "confidence" in expected(name):
         assert verdict.cause.confidence == expected(name)["confidence"]
