@@ -1,7 +1,8 @@
-"""One cluster for all tests here: started once, with the jobs of the tests that were chosen."""
+"""One cluster for all tests here, started once, with the jobs of the tests that were chosen."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ from tests.cluster import session as cluster_session
 from tests.cluster.session import Session
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Session]:
     """The running cluster; every chosen test's ``name`` parameter is a job that is under way."""
     names = {
@@ -18,5 +19,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Session]:
         for item in request.session.items
         if "cluster" in getattr(item, "fixturenames", ()) and hasattr(item, "callspec")
     }
-    with cluster_session.running(names) as session:
-        yield session
+    # a terminated run cleans up after itself as an interrupted one does
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with cluster_session.running(names) as session:
+            yield session
+    finally:
+        signal.signal(signal.SIGTERM, before)

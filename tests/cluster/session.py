@@ -91,13 +91,13 @@ class Session:
         verdict = self.verdict(name)
         rank, host = verdict["initiator"]["rank"], verdict["initiator"]["host"]
         wanted = [verdict["cause"]["id"]]
-        wanted += [] if rank is None else [f"Rank {rank} "]
+        wanted += [] if rank is None else [f"rank {rank} "]
         wanted += [] if host is None else [host]
         until = time.monotonic() + _VERDICT_DEADLINE_S
         while True:
             posted = self.messages(name)
             for message in posted:
-                said = json.dumps(message.payload, ensure_ascii=False)
+                said = json.dumps(message.payload, ensure_ascii=False).lower()
                 if all(word in said for word in wanted):
                     return message
             if time.monotonic() > until:
