@@ -8,7 +8,7 @@ from firstfault.judge.runs import answering
 from firstfault.judge.verdict import assemble, facts_of
 from firstfault.model import verdict as v
 from firstfault.model.case import Case
-from firstfault.model.event import OomKill, Sign, Traceback, Trap
+from firstfault.model.event import EndFacts, Xid
 from firstfault.model.run import Run, Told
 from firstfault.report import causes
 from firstfault.runs.told import told as read
@@ -57,7 +57,5 @@ def _say(
 def _is_healthy(told: Told, run: Run) -> bool:
     facts = told.facts
     ended_badly = facts is not None and facts.state not in (None, "COMPLETED")
-    alarmed = any(
-        isinstance(each.event, Traceback | Sign | Trap | OomKill) for each in run.happened
-    )
+    alarmed = any(not isinstance(each.event, EndFacts | Xid) for each in run.happened)
     return told.outputs > 0 and not ended_badly and not told.exit_status and not alarmed

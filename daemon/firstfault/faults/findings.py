@@ -13,6 +13,7 @@ from firstfault.faults.processes import (
     cause_of,
     exception_facts,
     of_death,
+    of_tasks,
     own_frame,
     proof,
     unnamed,
@@ -50,10 +51,14 @@ def findings(told: Told, run: Run) -> Findings:
     effects += loose_effects
     effects += launcher_and_slurm(run)
     faults, effects = _with_loose_words(run, faults, effects)
+    named = tuple(unnamed(death) for death in nameless)
+    if not (faults or named or any(e.process is not None for e in effects) or loose_effects):
+        faults, tasks = of_tasks(run)
+        named = tuple(tasks)
     return Findings(
         faults=tuple(faults),
         effects=tuple(effects),
-        unnamed=tuple(unnamed(death) for death in nameless),
+        unnamed=named,
         strange=tuple(_strange(told, run, ends, faults)),
     )
 

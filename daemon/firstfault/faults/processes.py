@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from firstfault.faults.death import Death, Raised
-from firstfault.model.event import FatalError, Frame, Sign, Traceback, Trap
+from firstfault.model.event import FatalError, Frame, Sign, TaskEnd, Traceback, Trap
 from firstfault.model.fault import Effect, Fault, Proof
 from firstfault.model.line import Span
 from firstfault.model.run import Happened, Run
@@ -129,7 +129,8 @@ def of_death(death: Death, run: Run) -> Fault | Effect | None:
         return Effect(kind, proof(death.exits[0]), death.process, death.noticed_at)
     if number in SIGNAL_CAUSES:
         aborts = any(_means(e) and (_means(e) or "").startswith(_ABORTING) for e in run.happened)
-        return _signal_fault(death, number, signs, aborts)
+        ended = any(isinstance(e.event, TaskEnd) for e in run.happened)
+        return _signal_fault(death, number, signs, aborts, ended)
     return None
 
 
@@ -147,6 +148,43 @@ def unnamed(death: Death) -> Fault:
         pid=_pid(death),
         facts=(("exit_code", str(code)),) if code is not None else (),
     )
+
+
+def of_tasks(run: Run) -> tuple[list[Fault], list[Fault]]:
+    """The faults and the nameless ends of Slurm's tasks, for a job whose ranks said nothing.
+
+    A task is a rank where srun starts the program itself, and a launcher where it does not:
+    which rank it was is not told.
+    """
+    ends = [each for each in run.happened if _is_bad_end(each)]
+    lone = len(ends) == 1 and isinstance(ends[0].event, TaskEnd) and len(ends[0].event.tasks) == 1
+    faults: list[Fault] = []
+    unnamed: list[Fault] = []
+    for each in ends:
+        event = each.event
+        assert isinstance(event, TaskEnd)
+        fault = Fault(
+            cause="process.exit",
+            key=f"task {event.kind} {event.number}",
+            host=event.host,
+            sources=frozenset({"slurm"}),
+            proofs=(proof(each),),
+            limit=LIKELY,
+            facts=(("exit_code", str(event.number)),) if event.kind == "exit" else (),
+        )
+        if lone and event.kind == "signal" and event.number in SIGNAL_CAUSES:
+            cause = SIGNAL_CAUSES[event.number]
+            faults.append(msgspec.structs.replace(fault, cause=cause, key=cause))
+        else:
+            unnamed.append(fault)
+    return faults, unnamed
+
+
+def _is_bad_end(each: Happened) -> bool:
+    event = each.event
+    if not isinstance(event, TaskEnd):
+        return False
+    return (event.kind == "signal" and event.number != 15) or event.kind == "exit"
 
 
 def _means(each: Happened) -> str | None:
@@ -203,10 +241,14 @@ def _raised_fault(death: Death, raised: Raised) -> Fault:
     )
 
 
-def _signal_fault(death: Death, number: int, signs: Sequence[Happened], aborts: bool) -> Fault:
+def _signal_fault(
+    death: Death, number: int, signs: Sequence[Happened], aborts: bool, ended: bool
+) -> Fault:
     cause = SIGNAL_CAUSES[number]
-    # Something in the logs aborts processes; or the kernel names this pid, as another job's.
-    doubt = (number == 6 and aborts) or (number == 9 and bool(death.kills))
+    # Something in the logs aborts processes; or the kernel names this pid, as another job's; or
+    # one line of an agent is all there is.
+    lone = len(death.exits) < 2 and not (ended or death.fatal or death.traps)
+    doubt = (number == 6 and aborts) or (number == 9 and bool(death.kills)) or lone
     narrower = [e for e in signs if _means(e) not in EFFECTS and _means(e) != "process.abort"]
     if narrower and number in (6, 11):
         cause = _means(narrower[0]) or cause
