@@ -9,6 +9,8 @@ from firstfault.model.document import Clock, Document, Excerpt
 from firstfault.model.evidence import Coverage
 
 JOB = "500"
+# The kernels of these nodes booted 1,000 s before 2026-11-30T10:00:00Z.
+BOOTED_AT_S = 1_796_031_800.0
 PEER = (
     "RuntimeError: [/src/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by "
     "peer [10.0.0.7]:4017. This is typically caused by a remote worker crashing."
@@ -27,7 +29,7 @@ def document(
         host=host,
         what=what,
         size=len(data),
-        clock=Clock(0.0, 0.001, 0),
+        clock=Clock(BOOTED_AT_S, 0.001, 0),
     )
 
 

@@ -1,0 +1,106 @@
+"""Whose an OOM kill is."""
+
+from __future__ import annotations
+
+from firstfault.model import verdict as v
+from firstfault.model.document import Document
+from tests.diagnosis import made
+
+
+def killed_rank() -> Document:
+    return made.console(
+        made.of_task(0, made.noticed(0, 700, -9), made.table((0, 0, -9, 700), (1, 1, -15, 701))),
+        made.task_ended("c1", 0, "Killed"),
+    )
+
+
+def nameless_kill(pid: int, uid: int = 1001) -> list[str]:
+    return [made.killed(pid, uid=uid)[2]]
+
+
+def test_a_kill_that_names_the_job_is_joined_to_the_rank_by_its_pid() -> None:
+    verdict = made.judged(
+        killed_rank(), made.kernel_log("c1", made.killed(700)), made.accounting("FAILED")
+    )
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("memory.cgroup-oom", v.CONFIRMED)
+    assert (verdict.initiator.rank, verdict.initiator.host) == (0, "c1")
+
+
+def test_a_kill_without_a_job_is_joined_by_host_and_pid() -> None:
+    verdict = made.judged(killed_rank(), made.kernel_log("c1", nameless_kill(700)))
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("memory.cgroup-oom", v.CONFIRMED)
+    assert verdict.initiator.rank == 0
+
+
+def test_a_kill_of_the_same_pid_in_a_kernel_log_of_unknown_host_is_likely_the_jobs() -> None:
+    verdict = made.judged(killed_rank(), made.kernel_log(None, nameless_kill(700)))
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("memory.cgroup-oom", v.LIKELY)
+
+
+def test_kills_of_the_same_user_that_nothing_joins_are_left_unexplained() -> None:
+    verdict = made.judged(
+        made.console(
+            made.of_task(0, made.noticed(0, 700, -11), made.table((0, 0, -11, 700))),
+            made.task_ended("c1", 0),
+        ),
+        made.kernel_log("c1", nameless_kill(811), nameless_kill(812)),
+        made.accounting("FAILED"),
+    )
+
+    assert verdict.cause.id == "process.segfault"
+    assert len(verdict.unexplained) == 2
+
+
+def test_a_pid_that_the_kernel_killed_for_another_job_makes_a_kill_doubtful() -> None:
+    verdict = made.judged(
+        killed_rank(),
+        made.kernel_log("c1", made.killed(700, job="77")),
+        made.accounting("FAILED"),
+        kernel_read=("c1", "c2"),
+    )
+
+    assert verdict.cause.id == "process.killed"
+    assert verdict.cause.confidence == v.LIKELY
+
+
+def test_a_kernel_log_alone_tells_a_likely_cause() -> None:
+    verdict = made.judged(made.kernel_log("c1", made.killed(700)))
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("memory.cgroup-oom", v.LIKELY)
+
+
+def test_a_kernel_log_alone_with_kills_of_two_jobs_tells_nothing_sure() -> None:
+    verdict = made.judged(
+        made.kernel_log("c1", made.killed(700), made.killed(811, job="77", at_s=2000))
+    )
+
+    assert verdict.cause.confidence != v.CONFIRMED
+
+
+def test_slurms_two_notes_on_one_kill_are_sure_of_the_cause_without_a_rank() -> None:
+    verdict = made.judged(
+        made.console(
+            made.of_task(
+                0,
+                [
+                    "slurmstepd-c1: error: Detected 1 oom-kill event(s) in StepId=500.0. Some of "
+                    "your processes may have been killed by the cgroup out-of-memory handler."
+                ],
+            ),
+            made.task_ended("c1", 0, "Out Of Memory"),
+        )
+    )
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("memory.cgroup-oom", v.CONFIRMED)
+    assert verdict.initiator.rank is None
+    assert verdict.initiator.host == "c1"
+
+
+def test_accounting_and_one_killed_rank_agree() -> None:
+    verdict = made.judged(killed_rank(), made.accounting("OUT_OF_MEMORY", "0:125"))
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("memory.cgroup-oom", v.CONFIRMED)
+    assert verdict.initiator.rank == 0
