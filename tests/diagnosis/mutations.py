@@ -333,6 +333,21 @@ def foreign_kernel(chance: random.Random, case: Case, ground: Ground) -> Case:
     return _with(case, (*case.documents, document))
 
 
+def foreign_console(chance: random.Random, case: Case, ground: Ground) -> Case:
+    """The output of another job, with the same nodes, lies beside the job's own."""
+    lines = [
+        "0: [default0]:[rank0]: Traceback (most recent call last):",
+        '0: [default0]:[rank0]:   File "/home/bob/other.py", line 3, in <module>',
+        "0: [default0]:[rank0]: LookupError: no such split",
+        "0: E1130 15:00:00.000000 99 torch/distributed/elastic/multiprocessing/api.py:1002] failed "
+        "(exitcode: 1) local_rank: 0 (pid: 4711) of binary: /opt/venv/bin/python3",
+        f"srun: error: {chance.choice(ground.hosts or ('n1',))}: task 0: Exited with exit code 1",
+        "srun: launch/slurm: _step_signal: Terminating StepId=777.0",
+    ]
+    text = "".join(f"{line}\n" for line in lines).encode()
+    return _with(case, (*case.documents, Document("other/slurm-777.out", (Excerpt(0, 1, text),))))
+
+
 def replace_pids(chance: random.Random, case: Case, ground: Ground) -> Case:
     """Every node counts its pids from a low number (pid namespaces): they are the same on all."""
     numbers: dict[bytes, bytes] = {}
@@ -403,6 +418,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     shift_a_clock,
     lose_clocks,
     foreign_kernel,
+    foreign_console,
     replace_pids,
     renumber_job,
     shuffle_documents,

@@ -55,12 +55,13 @@ def test_an_unknown_error_out_of_a_collective_is_not_the_programs(
     [
         (raised("KeyError"), False, v.CONFIRMED),
         (raised("KeyError"), True, v.POSSIBLE),
+        (raised("RuntimeError", file=COLLECTIVE), False, v.POSSIBLE),
         (raised("BrokenPipeError"), False, v.LIKELY),
         (raised("torch.distributed.DistStoreError"), False, v.LIKELY),
     ],
 )
 def test_a_cut_or_a_broken_link_is_worth_less(event: Traceback, cut: bool, most: str) -> None:
-    assert worth(event, cut=cut) == most
+    assert worth(event, None, cut=cut) == most
 
 
 @pytest.mark.parametrize(

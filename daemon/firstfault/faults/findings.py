@@ -111,9 +111,10 @@ def _loose_fault(key: str, seen: Sequence[Happened]) -> Fault:
     event = first.event
     assert isinstance(event, Traceback)
     sign = meaning("exception", f"{event.type}: {event.message}")
-    cause = cause_of(event, None if sign is None else sign.means)
+    means = None if sign is None else sign.means
+    cause = cause_of(event, means)
     killed = cause == "worker-killed"
-    limit = worth(event, cut=all(each.cut for each in seen))
+    limit = worth(event, means, cut=all(each.cut for each in seen))
     return Fault(
         cause="process.killed" if killed else cause,
         key=key,
@@ -123,7 +124,7 @@ def _loose_fault(key: str, seen: Sequence[Happened]) -> Fault:
         proofs=tuple(dict.fromkeys(proof(each) for each in seen[:3])),
         exception=exception_facts(event),
         # An agent that fails by itself is rarely the first.
-        sure=not is_agents(event),
+        sure=limit != POSSIBLE and not is_agents(event),
         limit=POSSIBLE if killed else limit,
     )
 

@@ -77,15 +77,18 @@ def cause_of(event: Traceback, means: str | None) -> str:
     """
     if means is not None:
         return means
+    return "collective.error" if is_collectives(event) else "python.exception"
+
+
+def is_collectives(event: Traceback) -> bool:
+    """Whether an error came out of the depth of a collective: mostly another rank's fault."""
     inner = event.frames[-1].file if event.frames else ""
-    if _IN_COLLECTIVE.search(inner) and _C10D_TYPES.search(event.type):
-        return "collective.error"
-    return "python.exception"
+    return bool(_IN_COLLECTIVE.search(inner) and _C10D_TYPES.search(event.type))
 
 
-def worth(event: Traceback, *, cut: bool) -> str:
+def worth(event: Traceback, means: str | None, *, cut: bool) -> str:
     """The most that an exception is worth as the cause of a failure."""
-    if cut:
+    if cut or (means is None and is_collectives(event)):
         return POSSIBLE
     return LIKELY if _BROKEN_LINK.search(event.type) else CONFIRMED
 
@@ -209,7 +212,7 @@ def _raised_fault(death: Death, raised: Raised) -> Fault:
     frame = own_frame(event.frames)
     where = f"{frame.file}:{frame.line}" if frame else event.message[:80]
     cause = cause_of(event, raised.means)
-    limit = worth(event, cut=raised.cut)
+    limit = worth(event, raised.means, cut=raised.cut)
     facts: list[tuple[str, str]] = []
     if cause == "worker-killed":
         cause = _WORKER_CAUSES.get(death.worker_signal or "Killed", "process.killed")
@@ -234,7 +237,8 @@ def _raised_fault(death: Death, raised: Raised) -> Fault:
         proofs=tuple(dict.fromkeys(proof(each) for each in ordered)),
         exception=exception_facts(event),
         # What a process raises when its agent ends it, is not what the agent ended it for.
-        sure=not death.closed or _came_before(_raised_at(raised), death.closed_at),
+        sure=limit != POSSIBLE
+        and (not death.closed or _came_before(_raised_at(raised), death.closed_at)),
         limit=limit,
         pid=death.worker_pids[0] if len(death.worker_pids) == 1 else _pid(death),
         facts=tuple(facts),

@@ -61,7 +61,21 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 def decide(told: Told, found: Findings) -> Judgement:
-    """The first fault of one run's findings."""
+    """The first fault of one run's findings.
+
+    Evidence that names several jobs, and nothing that says which one is meant, makes nothing sure.
+    """
+    judgement = _decide(told, found)
+    if told.facts is not None or len(told.jobs) < 2:
+        return judgement
+    return msgspec.structs.replace(
+        judgement,
+        confidence=_lower(judgement.confidence, LIKELY),
+        initiator_confidence=_lower(judgement.initiator_confidence, LIKELY),
+    )
+
+
+def _decide(told: Told, found: Findings) -> Judgement:
     pool = [fault for fault in found.faults if fault.sure] or list(found.faults)
     slurms = [fault for fault in pool if fault.cause.startswith("slurm.")]
     others = [fault for fault in pool if not fault.cause.startswith("slurm.")]

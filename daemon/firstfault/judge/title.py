@@ -71,7 +71,7 @@ def _unknown(roots: tuple[Fault, ...]) -> str:
         code = dict(roots[0].facts).get("exit_code")
         if roots[0].exception is not None and roots[0].exception.type:
             kind = roots[0].exception.type.rpartition(".")[2]
-            return f"{who} failed first with {kind}; the cause behind it is not decided"
+            return f"{who} failed with {kind}; the cause behind it is not decided"
         if code is not None:
             return f"{who} ended with exit code {code}; the evidence does not tell why"
     return "The evidence does not tell what failed first"

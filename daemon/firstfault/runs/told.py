@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ from firstfault.model.event import (
     NodeFailure,
     OomKill,
     OomNoticed,
+    StepEnded,
     TableEntry,
     TaskEnd,
     Trap,
@@ -37,6 +39,8 @@ from firstfault.runs.roster import Roster, Seen, heard, seen, twins
 from firstfault.streams.lines import run_folder
 
 T = TypeVar("T")
+# A job's number in Slurm's lines: "StepId=12.0", "*** JOB 12 ON n1", "*** STEP 12.0 ON n1".
+_STEP = re.compile(r"(?:StepId=|\*\*\* JOB |\*\*\* STEP )(\d{1,19})")
 
 
 class _Read(msgspec.Struct, frozen=True):
@@ -52,18 +56,20 @@ class _Read(msgspec.Struct, frozen=True):
 def told(case: Case) -> Told:
     """Everything that the case's documents tell."""
     reads = [_read(document) for document in sorted(case.documents, key=_document_order)]
-    notes = []
-    task_hosts, clashes = _task_hosts(reads)
-    if clashes:
-        notes.append("Several steps place the same task on different hosts: hosts are left open.")
+    notes: list[str] = []
     ends = [event for read in reads for event in read.events if isinstance(event, EndFacts)]
     facts = case.facts or _one_job(reads)
     nodes = _nodes(facts, ends)
+    reads, left_out = _of_the_job(reads, facts, ends)
+    notes += left_out
+    task_hosts, clashes = _task_hosts(reads)
+    if clashes:
+        notes.append("Several steps place the same task on different hosts: hosts are left open.")
     parts = [part for read in reads for part in _parts(read, nodes)]
     pairs = [pair for read in reads for pair in _pairs(read, nodes)]
     roster = Roster(parts, task_hosts, twins(pairs))
     happened = [each for read in reads for each in _happened(read, roster, nodes)]
-    jobs = _jobs(happened, facts)
+    jobs = _jobs(happened, facts) | (frozenset() if facts else _named(reads))
     numbers = sorted(
         {part.attempt for part in parts} | {a for r in reads for a in r.attempts} or {0}
     )
@@ -152,6 +158,35 @@ def _one_job(reads: Sequence[_Read]) -> JobFacts | None:
         if last is None or fact.submitted_at in (None, last):
             return fact
     return found[-1][1]
+
+
+# A folder may hold other jobs' outputs too; where accounting or an Epilog names the job, an
+# output whose Slurm lines name only others is left out.
+def _of_the_job(
+    reads: Sequence[_Read], facts: JobFacts | None, ends: Sequence[EndFacts]
+) -> tuple[list[_Read], list[str]]:
+    own = {facts.id, facts.raw_id} if facts else {end.job for end in ends}
+    kept: list[_Read] = []
+    notes: list[str] = []
+    for read in reads:
+        named = _named([read])
+        if named and any(own) and not named & own:
+            jobs = ", ".join(sorted(named))
+            notes.append(f"{read.document.name} is the output of job {jobs}: it was left out.")
+        else:
+            kept.append(read)
+    return kept, notes
+
+
+def _named(reads: Iterable[_Read]) -> frozenset[str]:
+    return frozenset(
+        job
+        for read in reads
+        if read.kind is Kind.OUTPUT
+        for event in read.events
+        if isinstance(event, Cancelled | OomNoticed | StepEnded)
+        for job in _STEP.findall(event.place.text)
+    )
 
 
 def _task_hosts(reads: Iterable[_Read]) -> tuple[dict[int, str], bool]:
