@@ -37,9 +37,9 @@ _FIELD = re.compile(r"\s*(time|host|rank|exitcode|error_file|traceback|msg)\s*: 
 _RANK = re.compile(r"(\d{1,7}) \(local_rank: (\d{1,6})\)\s*$")
 _EXIT = re.compile(r"(-?\d{1,6}) \(pid: (\d{1,10})\)\s*(?:\((SIG\w+)\))?\s*$")
 _ERROR_LINE = re.compile(
-    r"(?:  )?([A-Za-z_][\w.]{0,200}(?:Error|Exception|Exit|Interrupt|Warning)?: .*|[A-Z]\w{0,100}(?:Error|Exception))$",
-    re.DOTALL,
+    r"(?:  )?([A-Za-z_][\w.]{0,200}: .*|(?:[\w.]{1,200}\.)?[A-Z]\w{0,100})$", re.DOTALL
 )
+_STACK_LINE = re.compile(r" {4}|\s*File \"")
 _BORDER = re.compile(r"\s*([=*]{20,}|-{20,})\s*$")
 
 
@@ -83,15 +83,19 @@ def _signal_number(word: str) -> int:
 class TableReader:
     """Takes one stream's lines and gives the entries of its failure tables.
 
-    `active` tells that the lines belong to a table: a traceback in one is the table's, not the
-    stream's.
+    `active` tells that the last line belonged to a table: a traceback in one is the table's, not
+    the stream's.
     """
 
     def __init__(self) -> None:
         self.active = False
+        self._open = False
         self._table = 0
         self._root = False
+        self._root_first = False
         self._fields: dict[str, str] = {}
+        self._indented = False
+        self._in_stack = False
         self._place: Place | None = None
         self._last: Line | None = None
 
@@ -99,44 +103,73 @@ class TableReader:
         """The entries that ``line`` ends."""
         text = line.text
         stripped = text.strip()
-        self._last = line
         if stripped in ("Failures:", "Other Failures:") or stripped.startswith("Root Cause"):
             yield from self._end(zone)
-            if not self.active:
-                self._table += 1
-            self.active = True
-            self._root = stripped.startswith("Root Cause")
+            self._begin(stripped)
             return
+        if not self._open:
+            self.active = False
+            return
+        # srun and other programs may write between a table's lines.
+        self.active = not self._is_foreign(text)
         if not self.active:
             return
+        self._last = line
         if _BORDER.match(text):
             yield from self._end(zone)
             # The table ends at the border that closes its last section.
-            if (self._root and stripped.startswith("=")) or stripped.startswith("*"):
-                self.active = False
-            return
-        if _ORDINAL.match(text):
+            closes = stripped[0] == "*" or (
+                self._root and stripped[0] == "=" and not self._root_first
+            )
+            self._open = not closes
+        elif _ORDINAL.match(text):
             yield from self._end(zone)
             self._fields = {"ordinal": stripped}
-            return
-        if self._fields:
+        elif self._fields:
             self._take(line)
         elif stripped != "<NO_OTHER_FAILURES>":
             # Not a table after all, or one that was cut: do not swallow what follows.
-            self.active = False
+            self._open = self.active = False
 
     def flush(self, zone: Zone) -> Iterator[TableEntry]:
         """The entry that the end of the stream ends."""
         yield from self._end(zone)
-        self.active = False
+        self._open = self.active = False
+
+    def _begin(self, heading: str) -> None:
+        self._root = heading.startswith("Root Cause")
+        if not self._open:
+            self._table += 1
+            # torch 1.9 prints the root first, the others after a border that ends later tables.
+            self._root_first = heading == "Root Cause:"
+        self._open = self.active = True
+
+    def _is_foreign(self, text: str) -> bool:
+        if text.startswith(("srun: ", "slurmstepd")):
+            return True
+        # An entry's last field is through and the line has lost the entry's indent: a cut table.
+        told = "traceback" in self._fields or "msg" in self._fields
+        bare = bool(text) and not text[0].isspace()
+        return (
+            told
+            and self._indented
+            and bare
+            and not _ORDINAL.match(text)
+            and not _BORDER.match(text)
+        )
 
     def _take(self, line: Line) -> None:
         match = None if "traceback" in self._fields else _FIELD.match(line.text)
         if match is None:
-            if "traceback" in self._fields and (error := _ERROR_LINE.match(line.text)):
-                self._fields["error"] = error[1]
+            if "traceback" in self._fields:
+                # An exception's line follows its stack; a message's further lines do not.
+                if self._in_stack and (error := _ERROR_LINE.match(line.text)):
+                    self._fields["error"] = error[1]
+                self._in_stack = bool(_STACK_LINE.match(line.text))
             return
+        self._in_stack = False
         self._fields[match[1]] = match[2]
+        self._indented = line.text[0].isspace()
         if match[1] == "exitcode":
             self._place = line.place
 

@@ -13,6 +13,7 @@ from firstfault.model.line import Place
 from firstfault.streams.lines import raw_lines
 
 _VARIABLE = re.compile(r"([A-Z_][A-Z0-9_]{0,80})=(.*)$", re.DOTALL)
+_NUMBER = re.compile(r"[0-9]{1,18}$")
 
 
 def looks_like_epilog(head: str) -> bool:
@@ -45,4 +46,4 @@ def epilog_event(document: Document) -> EndFacts | None:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() else None
+    return int(text) if text is not None and _NUMBER.match(text) else None

@@ -48,13 +48,15 @@ def error_file_event(document: Document) -> Traceback | None:
         # The message's own type is a bare name, the stack's is qualified: keep the stack's.
         text = typed[2]
         kind = kind if kind.rpartition(".")[2] == typed[1] else typed[1]
+    elif parsed is None:
+        text = message
     quote = data[:LONGEST_QUOTE].decode("utf-8", "replace").split("\n")[0]
     return Traceback(
         place=Place(document.name, 0, 1, quote),
         speaker=speaker,
         at=_second(info.get("timestamp")),
         type=kind,
-        message=(text or message)[:LONGEST_QUOTE],
+        message=text[:LONGEST_QUOTE],
         frames=frames,
         recorded=True,
     )

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import enum
 
+import msgspec
+
 from firstfault.model.document import Document
 from firstfault.model.evidence import SCHEMA_NAME
 from firstfault.readers.epilog import looks_like_epilog
 from firstfault.readers.error_file import looks_like_error_file
 from firstfault.readers.kernel import kernel_line_text
 from firstfault.readers.sacct import looks_like_json, looks_like_text
+from firstfault.streams.prefixes import ANSI
 
 _HEAD = 65_536
+_OUTPUTS = ("job-output", "rank-log")
 
 
 class Kind(enum.Enum):
@@ -32,6 +36,9 @@ def kind(document: Document) -> Kind:
     data = document.excerpts[0].data[:_HEAD] if document.excerpts else b""
     if not data.strip(b"\x00 \t\r\n"):
         return Kind.OTHER
+    if document.what in _OUTPUTS:
+        # A collector knows what it took; what a user wrote into it makes it no kernel log.
+        return Kind.OUTPUT
     head = data.decode("utf-8", "replace")
     start = head.lstrip()
     if start.startswith(("{", "[")) and (found := _json_kind(document, start)):
@@ -54,12 +61,24 @@ def _json_kind(document: Document, start: str) -> Kind | None:
     whole = b"".join(excerpt.data for excerpt in document.excerpts)
     if looks_like_error_file(whole):
         return Kind.ERROR_FILE
-    if start.startswith("{") and whole.rstrip().endswith(b"}") and start[1:].lstrip()[:1] in '"}':
-        return Kind.OTHER
-    return None
+    return Kind.OTHER if _all_json(whole) else None
+
+
+# One JSON value, or one a line: settings and metrics, not what a job wrote to its terminal.
+def _all_json(data: bytes) -> bool:
+    values = data.strip().split(b"\n")
+    try:
+        msgspec.json.decode(values[0])
+        msgspec.json.decode(values[-1])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        try:
+            msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
+    return True
 
 
 def _mostly_kernel(head: str) -> bool:
-    lines = [line for line in head.split("\n")[:200] if line.strip()]
-    known = sum(kernel_line_text(line) is not None for line in lines)
+    lines = [ANSI.sub("", line) for line in head.split("\n")[:200] if line.strip("\x00\r ")]
+    known = sum(kernel_line_text(line.lstrip("\x00")) is not None for line in lines)
     return known > 0 and 2 * known >= len(lines)

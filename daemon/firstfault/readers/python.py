@@ -13,13 +13,19 @@ _CHAINS = (
     "The above exception was the direct cause of the following exception:",
     "During handling of the above exception, another exception occurred:",
 )
+# A SyntaxError's own place has no function.
 _FRAME = re.compile(
-    r'\s*File "(?P<file>[^"]{1,4096})", line (?P<line>\d{1,9}), in (?P<name>.{1,200})$'
+    r'\s{0,200}File "(?P<file>[^"]{1,4096})", line (?P<line>\d{1,9})(?:, in (?P<name>.{1,200}))?$'
 )
 _NO_COMMA_FRAME = re.compile(
-    r'\s*File "(?P<file>[^"]{1,4096})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$'
+    r'\s{0,200}File "(?P<file>[^"]{1,4096})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$'
 )
-_EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.]{0,200})(?:: ?(?P<message>.*))?$", re.DOTALL)
+_EXCEPTION = re.compile(
+    r"(?P<type>(?:[A-Za-z_]\w{0,100}\.){0,12}[A-Za-z_]\w{0,100})(?::|: (?P<message>.*))?$",
+    re.DOTALL,
+)
+# What other writers' lines begin with: "INFO: ...", "step: 7 ...".
+_LEVELS = frozenset({"CRITICAL", "DEBUG", "ERROR", "FATAL", "INFO", "NOTE", "WARN", "WARNING"})
 _BARE = re.compile(
     r"((?:[\w.]{1,200}\.)?[A-Z]\w{0,100}(?:Error|Exception|Interrupt)): (.*)$", re.DOTALL
 )
@@ -111,19 +117,18 @@ class TracebackReader:
         if _indent(text) > reading.indent:
             frame = _FRAME.match(text)
             if frame is not None and len(reading.frames) < _DEEPEST:
-                reading.frames.append(
-                    Frame(frame["file"], int(frame["line"]), frame["name"].strip())
-                )
+                name = (frame["name"] or "<module>").strip()
+                reading.frames.append(Frame(frame["file"], int(frame["line"]), name))
             return True
-        match = _EXCEPTION.match(text.strip())
-        if match is None or text.endswith(HEADER):
+        found = parse_exception(text)
+        if found is None:
             return False
         self._ended = Traceback(
             place=line.place,
             speaker=line.speaker,
             at=None,
-            type=match["type"],
-            message=(match["message"] or "")[:2_000],
+            type=found[0],
+            message=found[1][:2_000],
             frames=tuple(reading.frames),
             causes=reading.causes,
             hooked=line.hooked,
@@ -173,9 +178,16 @@ def _indent(text: str) -> int:
 
 
 def parse_exception(text: str) -> tuple[str, str] | None:
-    """Type and message of a traceback's last line, None for any other text."""
+    """Type and message of a traceback's last line, None for any other text.
+
+    A type is a class's name: it has a capital, or a module before it (``zlib.error``).
+    """
     match = _EXCEPTION.match(text.strip())
-    return None if match is None else (match["type"], match["message"] or "")
+    if match is None or match["type"] in _LEVELS:
+        return None
+    if match["type"].islower() and "." not in match["type"]:
+        return None
+    return match["type"], match["message"] or ""
 
 
 def parse_traceback(text: str) -> tuple[tuple[Frame, ...], str, str] | None:

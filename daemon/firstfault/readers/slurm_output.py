@@ -21,9 +21,12 @@ from firstfault.readers.times import Zone, within_second
 
 _STEPD = re.compile(r"slurmstepd(?:-(?P<node>[\w.-]{1,253}))?: ")
 _TASK_END = re.compile(
-    r"srun: error: (?P<host>[\w.-]{1,253}): tasks? (?P<tasks>[\d,\[\]-]{1,20000}): (?P<how>[^\r\n]{1,200})"
+    r"srun: error: (?P<host>[\w.-]{1,253}): tasks? (?P<tasks>[\d,\[\]-]{1,20000}): "
+    r"(?P<how>(?:(?!srun: |slurmstepd)[^\r\n]){1,200})"
 )
-_NODE_FAILURE = re.compile(r"srun: error: Node failure on ([\w.-]{1,253})")
+_NODE_FAILURE = re.compile(
+    r"srun: error: Node failure on ([\w.-]{1,253}?)(?=srun: |slurmstepd|[^\w.-]|$)"
+)
 _TERMINATING = re.compile(
     r"srun: (?:launch/slurm: _step_signal: )?(?:Terminating|Force Terminated) (?:job step )?(?:StepId=)?(\S{1,64})"
 )
@@ -38,17 +41,27 @@ _EXITED = re.compile(r"Exited with exit code (\d{1,5})")
 _SHELL = re.compile(
     r"(?:/slurm_script|bash|sh): line \d{1,9}: +(\d{1,10}) (Killed|Segmentation fault|Aborted|Bus error|Terminated)"
 )
+_RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?$")
+_MOST_TASKS = 1_000_000
 _SIGNALS = {
     "Hangup": 1,
     "Interrupt": 2,
+    "Quit": 3,
     "Illegal instruction": 4,
     "Trace/breakpoint trap": 5,
     "Aborted": 6,
     "Bus error": 7,
     "Floating point exception": 8,
     "Killed": 9,
+    "User defined signal 1": 10,
     "Segmentation fault": 11,
+    "User defined signal 2": 12,
+    "Broken pipe": 13,
+    "Alarm clock": 14,
     "Terminated": 15,
+    "CPU time limit exceeded": 24,
+    "File size limit exceeded": 25,
+    "Bad system call": 31,
 }
 _REASONS = (
     ("TIME LIMIT", "time-limit"),
@@ -122,13 +135,14 @@ def _task_end(line: Line, match: re.Match[str]) -> list[TaskEnd]:
     return []
 
 
-# "3", "0-3", "[0-3,7]"; a range is as long as a step may have tasks, no longer.
+# "3", "0-3", "[0-3,7]". A line cannot make more tasks than a step may have.
 def _numbers(text: str) -> list[int]:
     result: list[int] = []
     for part in text.strip("[]").split(","):
-        low, _, high = part.partition("-")
-        if not low.isdigit() or (high and not high.isdigit()):
+        match = _RANGE.match(part)
+        if match is None:
             continue
-        last = int(high) if high else int(low)
-        result.extend(range(int(low), min(last, int(low) + 1_000_000) + 1))
+        low, high = int(match[1]), int(match[2] or match[1])
+        room = _MOST_TASKS - len(result)
+        result.extend(range(low, min(high + 1, low + room)))
     return result
