@@ -177,7 +177,7 @@ def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
         return None
     last = chosen[-1].event
     assert isinstance(last, Traceback)
-    same = [e for e in found if isinstance(e.event, Traceback) and _same(e.event, last)]
+    same = [e for e in found if isinstance(e.event, Traceback) and says_same(e.event, last)]
     best = max(same, key=lambda e: _fullness(e.event))
     event = best.event
     assert isinstance(event, Traceback)
@@ -202,7 +202,8 @@ def _from_table(entry: Happened) -> Happened:
     return Happened(event, entry.process, entry.source)
 
 
-def _same(one: Traceback, other: Traceback) -> bool:
+def says_same(one: Traceback, other: Traceback) -> bool:
+    """Whether two tracebacks tell of the same exception, wherever they stand."""
     return (
         one.type.rpartition(".")[2] == other.type.rpartition(".")[2]
         and one.message.strip()[:200] == other.message.strip()[:200]

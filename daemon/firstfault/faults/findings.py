@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from firstfault.faults.death import Death, deaths, is_exception, kernel_words
+from firstfault.faults.death import Death, deaths, is_exception, kernel_words, says_same
 from firstfault.faults.effects import is_agents, is_launchers, launcher_and_slurm
 from firstfault.faults.memory import in_window, is_of_job, oom_faults
 from firstfault.faults.processes import (
@@ -46,7 +46,7 @@ def findings(told: Told, run: Run) -> Findings:
             effects.append(found)
         elif death.exit_code not in (0, None):
             nameless.append(death)
-    loose_faults, loose_effects, nameless = _unattributed(run, nameless)
+    loose_faults, loose_effects, nameless = _unattributed(run, ends, nameless)
     faults += loose_faults
     effects += loose_effects
     effects += launcher_and_slurm(run)
@@ -65,7 +65,7 @@ def findings(told: Told, run: Run) -> Findings:
 
 # Tracebacks of nobody in particular: a console without prefixes, or an agent's own stream.
 def _unattributed(
-    run: Run, nameless: Sequence[Death]
+    run: Run, ends: Sequence[Death], nameless: Sequence[Death]
 ) -> tuple[list[Fault], list[Effect], list[Death]]:
     groups: dict[str, list[Happened]] = {}
     effects: list[Effect] = []
@@ -73,7 +73,7 @@ def _unattributed(
         event = each.event
         if not isinstance(event, Traceback) or each.process is not None or is_launchers(each):
             continue
-        if not is_exception(event):
+        if not is_exception(event) or _is_echo(event, ends):
             continue
         sign = meaning("exception", f"{event.type}: {event.message}")
         if sign is not None and sign.means in ("peer-lost", "waited", "stopped"):
@@ -106,6 +106,11 @@ def _unattributed(
     return owned, effects, [death for death in nameless if death not in owners]
 
 
+# A table, or a file of which nothing tells whose it is, repeats what a known rank said.
+def _is_echo(event: Traceback, ends: Sequence[Death]) -> bool:
+    return any(death.raised is not None and says_same(event, death.raised.event) for death in ends)
+
+
 def _loose_fault(key: str, seen: Sequence[Happened]) -> Fault:
     first = seen[0]
     event = first.event
@@ -114,7 +119,7 @@ def _loose_fault(key: str, seen: Sequence[Happened]) -> Fault:
     means = None if sign is None else sign.means
     cause = cause_of(event, means)
     killed = cause == "worker-killed"
-    limit = worth(event, means, cut=all(each.cut for each in seen))
+    limit = POSSIBLE if killed else worth(event, means, cut=all(each.cut for each in seen))
     return Fault(
         cause="process.killed" if killed else cause,
         key=key,
@@ -125,7 +130,7 @@ def _loose_fault(key: str, seen: Sequence[Happened]) -> Fault:
         exception=exception_facts(event),
         # An agent that fails by itself is rarely the first.
         sure=limit != POSSIBLE and not is_agents(event),
-        limit=POSSIBLE if killed else limit,
+        limit=limit,
     )
 
 

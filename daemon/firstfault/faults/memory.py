@@ -34,7 +34,7 @@ def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
     for kill in _kills_of_job(told, run):
         event = kill.event
         assert isinstance(event, OomKill)
-        owner = _owner(event, [death for death in deaths if kill in death.kills], deaths)
+        owner = _owner(event, [death for death in deaths if kill in death.kills], deaths, told)
         sure = _is_surely_jobs(event, owner, told)
         if not sure and owner is None and not _may_be_jobs(event, told, notices):
             continue
@@ -103,14 +103,17 @@ def _kills_of_job(told: Told, run: Run) -> list[Happened]:
     return list(texts.values())
 
 
-def _owner(event: OomKill, owners: Sequence[Death], deaths: Sequence[Death]) -> Death | None:
+def _owner(
+    event: OomKill, owners: Sequence[Death], deaths: Sequence[Death], told: Told
+) -> Death | None:
     fitting = [death for death in owners if _died_of_it(death)]
     if len(fitting) == 1:
         return fitting[0]
-    if fitting or event.host is None:
+    if fitting or event.host is None or event.job not in told.jobs:
         return None
     on_host = [d for d in deaths if d.process.host == event.host]
-    alike = [d for d in on_host if _died_of_it(d) and not (d.process.pids or d.worker_pids)]
+    # Its pid may be unknown, or another one in a pid namespace of the container's own.
+    alike = [d for d in on_host if _died_of_it(d)]
     return alike[0] if len(alike) == 1 else None
 
 
@@ -135,6 +138,9 @@ def _kill_fault(
         seen = owner.raised.seen[:1] if owner.worker_pids and owner.raised else ()
         proofs += [proof(each) for each in (*seen, *owner.exits[:2])]
     proofs += [proof(each) for each in notices[:1]]
+    known = (*owner.process.pids, *owner.worker_pids) if owner is not None else ()
+    joined = event.pid in known
+    foreign = bool(known) and not joined
     facts = [("victim", event.command)]
     for name, value in (("limit_kb", event.limit_kb), ("resident_kb", event.resident_kb)):
         if value is not None:
@@ -147,8 +153,8 @@ def _kill_fault(
         process=owner.process if owner else None,
         host=host,
         candidates=() if owner else _possible(host, run),
-        rank_sure=owner is None or event.pid in (*owner.process.pids, *owner.worker_pids),
-        limit=LIKELY if event.limited is None else CONFIRMED,
+        rank_sure=joined,
+        limit=LIKELY if event.limited is None or foreign else CONFIRMED,
         at=event.at or (owner.noticed_at if owner else None),
         sources=frozenset(sources),
         proofs=tuple(dict.fromkeys(proofs)),
