@@ -56,7 +56,8 @@ def parse(text: str, origin: str, causes: frozenset[str]) -> list[Compiled]:
     """The signatures in a TOML text.
 
     Raises `SignatureError` naming ``origin`` and the signature for anything unsound: no sample,
-    a sample that does not match, a near miss that does, an unknown meaning or target.
+    a sample that does not match, a near miss that does, a pattern that matches everything, an
+    empty reference, an unknown meaning or target.
     """
     try:
         file = msgspec.convert(tomllib.loads(text), _File)
@@ -78,12 +79,17 @@ def _compile(signature: Signature, place: str, causes: frozenset[str]) -> Compil
         raise SignatureError(f"{place}: target {signature.target!r} is none of {sorted(TARGETS)}")
     if signature.means not in EFFECTS and signature.means not in causes:
         raise SignatureError(f"{place}: {signature.means!r} is no cause and no effect")
+    for name in ("id", "reference", "wrong_if"):
+        if not getattr(signature, name).strip():
+            raise SignatureError(f"{place}: {name} is empty")
     if not signature.samples:
         raise SignatureError(f"{place} has no sample")
     try:
         regex = re.compile(signature.pattern)
     except re.error as error:
         raise SignatureError(f"{place}: {error}") from error
+    if regex.search(""):
+        raise SignatureError(f"{place} matches everything")
     for sample in signature.samples:
         if not regex.search(sample):
             raise SignatureError(f"{place} does not match its sample {sample!r}")

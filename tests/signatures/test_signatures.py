@@ -1,0 +1,146 @@
+"""The package's signatures mean one thing each, and an unsound one is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from firstfault.model.event import Sign
+from firstfault.signatures import (
+    EFFECTS,
+    Compiled,
+    SignatureError,
+    known_causes,
+    meaning,
+    parse,
+    signatures,
+)
+from tests.readers.logs import events
+
+ALL = [*signatures("exception"), *signatures("line")]
+SAMPLES = [(each, sample) for each in ALL for sample in each.signature.samples]
+CAUSES = frozenset({"python.exception"})
+
+SOUND = """
+[[signature]]
+id = "a"
+target = "line"
+means = "python.exception"
+pattern = 'boom \\d+'
+samples = ['boom 7']
+near_misses = ['boom x']
+reference = 'a program'
+wrong_if = 'it is not'
+"""
+
+
+@pytest.mark.parametrize(
+    ("each", "sample"),
+    SAMPLES,
+    ids=[f"{each.signature.id}-{n}" for n, (each, _) in enumerate(SAMPLES)],
+)
+def test_a_sample_is_understood_as_its_own_signature_means(each: Compiled, sample: str) -> None:
+    found = meaning(each.signature.target, sample)
+
+    assert found is not None
+    assert found.means == each.signature.means
+
+
+@pytest.mark.parametrize(
+    ("each", "sample"),
+    [pair for pair in SAMPLES if pair[0].signature.target == "line"],
+    ids=lambda value: value[:30] if isinstance(value, str) else value.signature.id,
+)
+def test_a_lines_sample_is_found_in_a_log(each: Compiled, sample: str) -> None:
+    found = [event for event in events(f"step\n{sample}\nstep\n") if isinstance(event, Sign)]
+
+    assert [event.means for event in found] == [each.signature.means]
+
+
+def test_an_id_names_one_signature() -> None:
+    ids = [each.signature.id for each in ALL]
+
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize("each", ALL, ids=[each.signature.id for each in ALL])
+def test_a_signature_says_where_it_comes_from_and_what_would_prove_it_wrong(each: Compiled) -> None:
+    signature = each.signature
+
+    assert signature.reference.strip()
+    assert signature.wrong_if.strip()
+    assert signature.means in known_causes() | EFFECTS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ValueError: bad shape",
+        "step 7 loss 0.5",
+        "RuntimeError: The size of tensor a (3) must match the size of tensor b (4)",
+        "AssertionError",
+        "INFO: saved checkpoint, no error",
+        "0 errors, 3 warnings",
+    ],
+)
+@pytest.mark.parametrize("target", ["exception", "line"])
+def test_what_no_signature_knows_means_nothing(target: str, text: str) -> None:
+    assert meaning(target, text) is None
+
+
+def test_the_first_match_counts() -> None:
+    text = "RuntimeError: CUDA error: an illegal memory access was encountered"
+
+    found = meaning("exception", text)
+
+    assert found is not None
+    assert found.means == "gpu.illegal-access"
+
+
+def test_a_sound_signature_loads() -> None:
+    (each,) = parse(SOUND, "site.toml", CAUSES)
+
+    assert each.regex.search("boom 12")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ('target = "line"', 'target = "file"', "target 'file'"),
+        ('means = "python.exception"', 'means = "no.cause"', "'no.cause'"),
+        ("samples = ['boom 7']", "samples = []", "no sample"),
+        ("samples = ['boom 7']", "samples = ['bang']", "'bang'"),
+        ("near_misses = ['boom x']", "near_misses = ['boom 9']", "'boom 9'"),
+        ("pattern = 'boom \\d+'", "pattern = 'boom ('", "unterminated"),
+        ("pattern = 'boom \\d+'", "pattern = ''", "matches everything"),
+        ("pattern = 'boom \\d+'", "pattern = '(?:boom|x*) ?\\d*'", "matches everything"),
+        ("reference = 'a program'", "reference = ' '", "reference"),
+        ("wrong_if = 'it is not'", "wrong_if = ''", "wrong_if"),
+        ('id = "a"', 'id = ""', "id"),
+    ],
+)
+def test_an_unsound_signature_is_refused_with_its_place(old: str, new: str, says: str) -> None:
+    with pytest.raises(SignatureError) as refused:
+        parse(SOUND.replace(old, new), "site.toml", CAUSES)
+
+    assert str(refused.value).startswith("site.toml: signature ")
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("not toml", "site.toml"),
+        ("[[other]]\nid = 1\n", "other"),
+        (SOUND.replace("reference = 'a program'\n", ""), "reference"),
+        (SOUND + "surprise = 1\n", "surprise"),
+        (SOUND.replace('id = "a"', "id = 3"), "id"),
+        (SOUND + SOUND, "twice"),
+        ("", "signature"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_with_its_name(text: str, says: str) -> None:
+    with pytest.raises(SignatureError) as refused:
+        parse(text, "site.toml", CAUSES)
+
+    assert str(refused.value).startswith("site.toml: ")
+    assert says in str(refused.value)
