@@ -10,7 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from firstfault_epilog import anchors, confined, joblogs, kernel, kernel_evidence, mounts, patterns
 from firstfault_epilog.entries import Entry
-from firstfault_epilog.record import Clock, Coverage, Excerpt, File, Record, identity
+from firstfault_epilog.record import Clock, Coverage, Excerpt, File, Record, identity, instant
 from firstfault_epilog.settings import Settings
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -113,9 +113,8 @@ def _kernel(
         coverage[0] = Coverage(
             "kernel", log.name, "partial", "clock", "its clock is not known: nothing is left out"
         )
-    elif settings.kernel_log == kernel.DEVICE and _begins_after(log, started_at_s - offset):
-        detail = "older records were overwritten: it begins after the earliest time looked at"
-        coverage[0] = Coverage("kernel", log.name, "partial", "overwritten", detail)
+    elif settings.kernel_log == kernel.DEVICE:
+        coverage[0] = overwritten(log, offset, started_at_s) or coverage[0]
     if selection.dropped:
         detail = f"{selection.dropped} lines that tell of faults had no room"
         coverage.append(Coverage("kernel", log.name, "partial", "size", detail))
@@ -124,9 +123,19 @@ def _kernel(
     return [file], coverage
 
 
-# Only an overwritten beginning hides records; before the boot's first one there was nothing.
-def _begins_after(log: kernel.Log, kernel_s: float) -> bool:
-    return log.lines[0].sequence > 0 and log.lines[0].microseconds / 1e6 > kernel_s
+def overwritten(log: kernel.Log, offset_s: float, started_at_s: float) -> Optional[Coverage]:
+    """That the log begins too late, None where it does not.
+
+    ``offset_s`` is wall clock minus kernel clock. Only an overwritten beginning hides records:
+    before the boot's first one there was nothing.
+    """
+    first = log.lines[0]
+    begins_at_s = first.microseconds / 1e6 + offset_s
+    if first.sequence == 0 or begins_at_s <= started_at_s:
+        return None
+    detail = "older records were overwritten: it begins after the earliest time looked at"
+    since = instant(begins_at_s)
+    return Coverage("kernel", log.name, "partial", "overwritten", detail, since)
 
 
 def _job_files(

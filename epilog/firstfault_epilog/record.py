@@ -41,13 +41,17 @@ class File(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """What was looked for: ``state`` is "full", "partial" or "none"."""
+    """What was looked for: ``state`` is "full", "partial" or "none".
+
+    ``since`` (RFC 3339) is the moment from which a log that begins too late is whole.
+    """
 
     what: str
     path: Optional[str]
     state: str
     reason: Optional[str] = None
     detail: Optional[str] = None
+    since: Optional[str] = None
 
 
 class Clock(NamedTuple):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from firstfault_epilog import kernel, kernel_evidence
+from firstfault_epilog import collection, kernel, kernel_evidence
 from tests.epilog.node import Node, file_of
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -59,6 +59,24 @@ def test_a_line_written_now_is_read_at_the_time_it_was_written() -> None:
     assert clock.kernel_offset_s is not None
     assert abs(line.microseconds / 1e6 + clock.kernel_offset_s - written_at) < 0.1
     assert line.prefix == 12
+
+
+def test_a_log_that_lost_its_beginning_says_from_when_it_is_whole() -> None:
+    first = kernel.parse(b"6,912,5000000,-;eth0: link up\n")
+    log = kernel.Log(kernel.DEVICE, 30, first, ())
+
+    row = collection.overwritten(log, 1_800_000_000.0, 1_800_000_001.0)
+
+    assert row is not None
+    assert (row.state, row.since) == ("partial", "2027-01-15T08:00:05.000000Z")
+
+
+def test_a_log_that_begins_at_boot_or_before_the_job_lost_nothing() -> None:
+    from_boot = kernel.Log(kernel.DEVICE, 30, kernel.parse(b"6,0,5000000,-;Linux\n"), ())
+    wrapped = kernel.Log(kernel.DEVICE, 30, kernel.parse(b"6,912,5000000,-;eth0\n"), ())
+
+    assert collection.overwritten(from_boot, 1_800_000_000.0, 1_800_000_001.0) is None
+    assert collection.overwritten(wrapped, 1_800_000_000.0, 1_800_000_099.0) is None
 
 
 def test_the_markers_themselves_are_no_evidence() -> None:

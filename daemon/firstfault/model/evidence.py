@@ -65,7 +65,8 @@ class Coverage(msgspec.Struct, frozen=True):
     """What was looked for and how much of it could be read.
 
     ``what`` is as in `RecordFile`; ``state`` is "full", "partial" or "none"; ``reason`` is an
-    errno name or a word, ``detail`` a sentence for people.
+    errno name or a word, ``detail`` a sentence for people. ``since`` is the moment from which
+    a log that begins too late is whole.
     """
 
     what: str
@@ -73,6 +74,7 @@ class Coverage(msgspec.Struct, frozen=True):
     path: str | None = None
     reason: str | None = None
     detail: str | None = None
+    since: dt.datetime | None = None
 
 
 class EvidenceRecord(msgspec.Struct, frozen=True):
