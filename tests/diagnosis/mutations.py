@@ -334,7 +334,9 @@ def foreign_kernel(chance: random.Random, case: Case, ground: Ground) -> Case:
 
 
 def foreign_console(chance: random.Random, case: Case, ground: Ground) -> Case:
-    """The output of another job, with the same nodes, lies beside the job's own."""
+    """The output of another job lies beside the evidence of one that accounting or a node names."""
+    if not any(_is_accounting(d) or kind(d) is Kind.EPILOG for d in case.documents):
+        return case
     lines = [
         "0: [default0]:[rank0]: Traceback (most recent call last):",
         '0: [default0]:[rank0]:   File "/home/bob/other.py", line 3, in <module>',
@@ -491,6 +493,7 @@ def _honest(case: Case, whole: Case) -> Case:
 def mutate(chance: random.Random, case: Case, ground: Ground) -> Mutant:
     """``case``, damaged in one to four ways."""
     chosen = chance.sample(MUTATIONS, chance.choice((1, 1, 2, 2, 3, 4)))
+    chosen.sort(key=lambda each: each is foreign_console)
     whole = case
     for each in chosen:
         case = each(chance, case, ground)

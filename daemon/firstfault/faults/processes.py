@@ -49,7 +49,9 @@ _C10D_TYPES = re.compile(r"(?:^|\.)(?:RuntimeError|Dist\w*Error)$")
 # Faults of the device and of collectives abort a process too.
 _ABORTING = ("gpu.", "collective.", "waited", "memory.gpu")
 # Frames of installed packages and of Python itself: the user's own frame is the last other one.
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3|^<|/python3\.\d+/")
+_LIBRARY = re.compile(
+    r"/(?:site|dist)-packages/|/lib(?:64)?/python3|^<|/python3\.\d+/|/bin/(?:torchrun|accelerate)$"
+)
 
 
 def exit_signal(code: int | None) -> int | None:
@@ -107,10 +109,7 @@ def exception_facts(event: Traceback) -> ExceptionFacts:
 def proof(each: Happened) -> Proof:
     """The line that an event rests on."""
     host = each.process.host if each.process else None
-    source = each.source
-    if source == "job output" and each.process is None:
-        source = "job output"
-    return Proof(each.event.place, source, host or getattr(each.event, "host", None))
+    return Proof(each.event.place, each.source, host or getattr(each.event, "host", None))
 
 
 def of_death(death: Death, run: Run) -> Fault | Effect | None:
@@ -258,7 +257,9 @@ def _signal_fault(
         cause = _means(narrower[0]) or cause
     sources = {"agent" for _ in death.exits[:1]}
     sources |= {"rank" for _ in (*death.fatal, *signs)} | {"kernel" for _ in death.traps}
-    ordered = [*death.exits, *death.fatal, *death.traps, *signs]
+    traps = [Proof(e.event.place, e.source, death.process.host) for e in death.traps]
+    ordered = [proof(each) for each in (*death.exits, *death.fatal)]
+    ordered += [*traps, *(proof(each) for each in signs)]
     library = next(
         (e.event.library for e in death.traps if isinstance(e.event, Trap) and e.event.library),
         None,
@@ -278,7 +279,7 @@ def _signal_fault(
         host=death.process.host,
         at=trapped or death.noticed_at,
         sources=frozenset(sources),
-        proofs=tuple(dict.fromkeys(proof(each) for each in ordered)),
+        proofs=tuple(dict.fromkeys(ordered)),
         # A process that its agent still had to end was alive when another had already failed.
         sure=not death.closed,
         limit=LIKELY if doubt else CONFIRMED,

@@ -69,6 +69,8 @@ def _fault(cause: str, seen: list[Happened], told: Told, run: Run, from_state: b
     facts = [("clock", each) for each in clock if each is not None][:1]
     if cause == "slurm.node-fail":
         host, sources = _failed_node(seen, told, sources)
+        # Slurm noticed it then; the node had failed before.
+        at = None if at is None else Span(None, at.latest)
     if cause == "slurm.cancelled":
         facts.extend(_by_whom(told))
     if cause == "slurm.time-limit" and told.facts and told.facts.time_limit_s:

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from firstfault.judge.decide import Judgement, kernel_read
+from firstfault.model.fault import Fault
 from firstfault.model.run import Run, Told
 from firstfault.model.verdict import CONFIRMED, Missing
+from firstfault.readers import nodelist
 
 
 def missing(told: Told, run: Run | None, judgement: Judgement) -> tuple[Missing, ...]:
     """What would have made the verdict surer, most telling first."""
     if judgement.cause == "none":
         return ()
-    found = [*_absent(told), *_kernel(told, judgement), *_logs(told, run, judgement)]
-    return tuple(found)
+    return (
+        *_absent(told),
+        *_kernel(told, judgement),
+        *_sender(judgement),
+        *_logs(told, run, judgement),
+        *_words(judgement),
+    )
 
 
 def _absent(told: Told) -> Iterator[Missing]:
@@ -26,22 +33,43 @@ def _absent(told: Told) -> Iterator[Missing]:
         )
 
 
+# A kernel log tells why a process died of a signal, or vanished; not why it raised or exited.
 def _kernel(told: Told, judgement: Judgement) -> Iterator[Missing]:
-    wanted = judgement.cause in ("unknown", "process.killed")
-    if not wanted or judgement.confidence == CONFIRMED:
+    if judgement.cause not in ("unknown", "process.killed") or judgement.confidence == CONFIRMED:
         return
-    hosts: list[str | None] = [fault.host for fault in judgement.roots if fault.host]
-    hosts = hosts or [None]
-    for host in dict.fromkeys(hosts):
-        if kernel_read(told, host) != "none":
-            continue
-        where = host or "the failed rank's host"
-        yield Missing(
-            f"kernel log of {where}",
-            "it tells an OOM kill from a kill by a person or a program",
-            f"journalctl -k on {where}, or dmesg -T, around the time of the end; "
-            "firstfault's Epilog collects it.",
-        )
+    if judgement.roots and all(_spoke_or_exited(fault) for fault in judgement.roots):
+        return
+    hosts = {fault.host for fault in judgement.roots if fault.host}
+    hosts = hosts or set(told.nodes or told.hosts) - set(told.absent)
+    states = {host: kernel_read(told, host) for host in hosts}
+    unread = sorted(host for host, state in states.items() if state != "full")
+    if hosts and not unread:
+        return
+    where = nodelist.fold(unread) if unread else "the failed rank's host"
+    partly = all(states[host] == "partial" for host in unread) and bool(unread)
+    yield Missing(
+        f"the whole kernel log of {where}" if partly else f"kernel log of {where}",
+        "it tells an OOM kill from a kill by a person or a program",
+        f"journalctl -k on {where}, or dmesg -T, for all of the job's time; firstfault's Epilog "
+        "collects it.",
+    )
+
+
+def _spoke_or_exited(fault: Fault) -> bool:
+    code = dict(fault.facts).get("exit_code", "")
+    return fault.exception is not None or (code.isdigit() and int(code) > 0)
+
+
+def _sender(judgement: Judgement) -> Iterator[Missing]:
+    if judgement.cause != "process.killed":
+        return
+    yield Missing(
+        "the sender of the SIGKILL",
+        "a process that is killed says nothing, and the kernel does not log who sent the signal",
+        "On the host: journalctl -u systemd-oomd -u earlyoom (programs that kill when memory runs "
+        "low), and ausearch -k sigkill after auditctl -a always,exit -F arch=b64 -S kill -F a1=9 "
+        "-k sigkill.",
+    )
 
 
 def _logs(told: Told, run: Run | None, judgement: Judgement) -> Iterator[Missing]:
@@ -67,3 +95,28 @@ def _logs(told: Told, run: Run | None, judgement: Judgement) -> Iterator[Missing
             "sacct -P -j JOBID --format=JobID,JobIDRaw,State,ExitCode,DerivedExitCode,NodeList,"
             "Start,End,Timelimit,Reason",
         )
+
+
+# What the ranks themselves would have to say.
+def _words(judgement: Judgement) -> Iterator[Missing]:
+    if judgement.cause != "unknown":
+        return
+    kinds = {effect.kind for effect in judgement.effects}
+    if any(_is_silent_exit(fault) for fault in judgement.roots):
+        yield Missing(
+            "the rank's own reason",
+            "it ended with an exit code of its own and said nothing",
+            "Let the program log why before it exits; @record on its main function keeps an "
+            "uncaught exception in error.json.",
+        )
+    elif not judgement.roots and "waited" in kinds:
+        yield Missing(
+            "the stacks of the ranks that did not arrive",
+            "ranks waited in vain for others, and nothing tells what the others did",
+            "py-spy dump --pid PID on each rank while it hangs; with NCCL, "
+            "TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 (the flight recorder).",
+        )
+
+
+def _is_silent_exit(fault: Fault) -> bool:
+    return fault.exception is None and _spoke_or_exited(fault)

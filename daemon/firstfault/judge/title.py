@@ -13,10 +13,13 @@ _SIGNALS = {
 _LONGEST_MESSAGE = 160
 
 
-def title(cause: str, roots: tuple[Fault, ...], *, unordered: bool) -> str:
-    """The title of a verdict; ``roots`` as in `firstfault.judge.decide.Judgement`."""
+def title(cause: str, roots: tuple[Fault, ...], *, unordered: bool, sure: bool) -> str:
+    """The title of a verdict; ``roots`` as in `firstfault.judge.decide.Judgement`.
+
+    ``sure`` is False where the verdict is not confirmed.
+    """
     if cause == "none":
-        return "No failure: the job succeeded"
+        return "No failure: the job succeeded" if sure else "No sign of a failure in this evidence"
     if cause == "unknown" or not roots:
         return _unknown(roots)
     if cause.startswith("slurm."):
@@ -50,6 +53,12 @@ def predicate(cause: str, fault: Fault) -> str:
     if "exit_code" in facts:
         return f"ended with exit code {facts['exit_code']}"
     return f"shows signs of {cause}"
+
+
+def happened(cause: str, fault: Fault) -> str:
+    """What happened, to stand after a rank's name: to the process itself or to its worker."""
+    told = predicate(cause, fault)
+    return f"had a DataLoader worker that {told}" if "worker" in dict(fault.facts) else told
 
 
 def _slurm(cause: str, fault: Fault) -> str:

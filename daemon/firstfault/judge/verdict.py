@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from firstfault.faults.effects import WORDING
 from firstfault.judge.decide import DECIDED, Judgement, kernel_read
 from firstfault.judge.missing import missing
-from firstfault.judge.title import predicate, title
+from firstfault.judge.title import happened, title
 from firstfault.model import verdict as v
+from firstfault.model.event import Cancelled, OomNoticed, StepEnded
 from firstfault.model.fault import Effect, Fault, Proof
 from firstfault.model.line import Span
 from firstfault.model.run import Process, Run, Told
@@ -37,34 +39,53 @@ def assemble(
     cause = judgement.cause if decided else "unknown"
     confidence = judgement.confidence if decided else v.UNKNOWN
     roots = judgement.roots
-    proofs = tuple(dict.fromkeys(p for fault in roots for p in fault.proofs))[:_MOST_EVIDENCE]
+    proofs = _proofs(roots)
+    step = _step(judgement, run)
+    role = "cause" if decided and cause != "unknown" else "context"
     notes = [*told.notes, *(() if told.zoned else (NO_ZONE,))]
     shown = judgement if decided else _undecided(judgement)
     return v.Verdict(
         job=job(told, run),
         cause=v.Cause(
             cause,
-            title(cause, roots, unordered=judgement.unordered),
+            title(
+                cause,
+                roots,
+                unordered=judgement.unordered,
+                sure=confidence == v.CONFIRMED,
+            ),
             domain,
             confidence,
         ),
-        initiator=_initiator(told, judgement, run),
+        initiator=_initiator(told, judgement, run, step),
         exception=next((f.exception for f in roots if f.exception is not None), v.ExceptionFacts()),
         alternatives=_alternatives(told, judgement, decided),
-        evidence=tuple(_evidence(each, "cause" if decided else "context") for each in proofs),
-        chain=_chain(told, judgement, proofs),
+        evidence=tuple(_evidence(each, role) for each in proofs),
+        chain=_chain(told, judgement, proofs, role),
         consequences=_consequences(judgement.effects),
         unexplained=tuple(_evidence(each, "context") for each in strange[:_MOST_EVIDENCE]),
         missing=missing(told, run, shown),
         remedy=remedy,
         runs=tuple(
-            v.RunOutcome(_step(judgement), number.attempt, outcome)
+            v.RunOutcome(step, number.attempt, outcome)
             for number, outcome in zip(told.runs, outcomes, strict=True)
         ),
         fingerprint=_fingerprint(cause, roots),
         coverage=_coverage(told, run),
         notes=tuple(notes),
     )
+
+
+# The strongest line of each rank first: of many that failed alike, none is left without one.
+def _proofs(roots: Sequence[Fault]) -> tuple[Proof, ...]:
+    most = max((len(fault.proofs) for fault in roots), default=0)
+    found = [
+        fault.proofs[number]
+        for number in range(most)
+        for fault in roots
+        if number < len(fault.proofs)
+    ]
+    return tuple(dict.fromkeys(found))[:_MOST_EVIDENCE]
 
 
 def job(told: Told, run: Run | None) -> v.Job:
@@ -84,10 +105,13 @@ def job(told: Told, run: Run | None) -> v.Job:
     )
 
 
-# How many ranks there were: all numbers seen, or as many processes on each of the job's nodes.
+# How many ranks there were: all numbers seen, or as many processes on each of the job's nodes;
+# not while one of the nodes is silent.
 def _world_size(told: Told, run: Run | None) -> int | None:
     roster = run.roster if run else ()
     ranks = {process.rank for process in roster if process.rank is not None}
+    if told.absent or not set(told.nodes) <= {process.host for process in roster}:
+        return None
     if len(ranks) == len(roster) and ranks and ranks == set(range(len(ranks))):
         return len(ranks)
     places = {(process.host, process.local_rank) for process in roster}
@@ -132,7 +156,7 @@ def _undecided(judgement: Judgement) -> Judgement:
     return Judgement("unknown", v.UNKNOWN, judgement.initiator_confidence, judgement.roots)
 
 
-def _initiator(told: Told, judgement: Judgement, run: Run | None) -> v.Initiator:
+def _initiator(told: Told, judgement: Judgement, run: Run | None, step: str | None) -> v.Initiator:
     roots = judgement.roots
     if not roots:
         return v.Initiator()
@@ -144,7 +168,7 @@ def _initiator(told: Told, judgement: Judgement, run: Run | None) -> v.Initiator
         hosts = {member.host for member in unique}
         return v.Initiator(
             host=first.host if len(hosts) <= 1 else None,
-            step=first.step,
+            step=first.step or step,
             attempt=attempt,
             confidence=judgement.initiator_confidence,
             candidates=tuple(sorted(unique, key=_member_order)),
@@ -161,7 +185,7 @@ def _initiator(told: Told, judgement: Judgement, run: Run | None) -> v.Initiator
         local_rank=process.local_rank if process else None,
         host=first.host,
         pid=first.pid,
-        step=first.step,
+        step=first.step or (step if process else None),
         task=process.task if process else None,
         attempt=attempt,
         earliest=span.earliest if span else None,
@@ -243,7 +267,9 @@ def _ranges(numbers: Sequence[int]) -> str | None:
     return text or None
 
 
-def _chain(told: Told, judgement: Judgement, proofs: Sequence[Proof]) -> tuple[v.ChainLink, ...]:
+def _chain(
+    told: Told, judgement: Judgement, proofs: Sequence[Proof], role: str
+) -> tuple[v.ChainLink, ...]:
     links = []
     for fault in judgement.roots[:8]:
         span = _shown(told, fault.at)
@@ -254,8 +280,8 @@ def _chain(told: Told, judgement: Judgement, proofs: Sequence[Proof]) -> tuple[v
                 span.latest if span else None,
                 fault.host,
                 fault.process.rank if fault.process else None,
-                predicate(judgement.cause, fault),
-                "cause",
+                happened(fault.cause, fault),
+                role,
                 index,
             )
         )
@@ -289,8 +315,17 @@ def _latest(effect: Effect) -> float:
     return effect.at.latest.timestamp()
 
 
-def _step(judgement: Judgement) -> str | None:
-    return next((fault.step for fault in judgement.roots if fault.step), None)
+# The step of the ranks: what a fault's line names, or the only one that srun and slurmstepd name.
+def _step(judgement: Judgement, run: Run | None) -> str | None:
+    named = next((fault.step for fault in judgement.roots if fault.step), None)
+    if named is not None or run is None:
+        return named
+    steps = {
+        each.event.step
+        for each in run.happened
+        if isinstance(each.event, Cancelled | StepEnded | OomNoticed) and each.event.step
+    }
+    return steps.pop() if len(steps) == 1 else None
 
 
 # Equal for the same failure in another job: no ranks, hosts, pids, numbers or folders in it.
@@ -320,10 +355,13 @@ def _coverage(told: Told, run: Run | None) -> tuple[v.CoverageRow, ...]:
         if process.rank is not None:
             ranks.setdefault(process.host, set()).add(process.rank)
     groups: dict[tuple[str, str, str | None], list[str]] = {}
-    for host in sorted({*told.hosts, *told.nodes, *told.absent}):
+    heard = Counter(process.host for process in run.roster if process.host) if run else Counter()
+    most = max(heard.values(), default=0)
+    # A kernel log that nodes share names other jobs' hosts too.
+    for host in sorted({*(told.nodes or told.hosts), *told.absent}):
         absent = host in told.absent
         state = "none" if absent else kernel.get(host) or kernel.get(None) or "none"
-        logs = "none" if absent else "full" if ranks.get(host) else "partial"
+        logs = "none" if absent else "full" if 0 < heard[host] == most else "partial"
         if told.outputs == 0:
             logs = "none"
         note = "no record came from this node" if absent else None

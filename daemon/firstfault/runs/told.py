@@ -35,6 +35,7 @@ from firstfault.readers.kind import Kind, kind
 from firstfault.readers.output import Output, read_output
 from firstfault.readers.times import zone
 from firstfault.runs.attempts import attempts, speaker_of
+from firstfault.runs.folders import folder_host, short
 from firstfault.runs.roster import Roster, Seen, heard, seen, twins
 from firstfault.streams.lines import run_folder
 
@@ -62,6 +63,8 @@ def told(case: Case) -> Told:
     nodes = _nodes(facts, ends)
     reads, left_out = _of_the_job(reads, facts, ends)
     notes += left_out
+    known = _named_hosts(reads, nodes)
+    reads = [_of_folder(read, known) for read in reads]
     task_hosts, clashes = _task_hosts(reads)
     if clashes:
         notes.append("Several steps place the same task on different hosts: hosts are left open.")
@@ -128,6 +131,38 @@ def _read(document: Document) -> _Read:
 
 # A job's output is that, whatever its program prints: it cannot speak for the kernel or for
 # Slurm's accounting.
+def _named_hosts(reads: Iterable[_Read], nodes: Iterable[str]) -> frozenset[str]:
+    hosts = set(nodes)
+    for read in reads:
+        hosts.add(read.document.host or "")
+        hosts |= _hosts_in(read)
+    return frozenset(host for host in hosts if host and short(host) != "localhost")
+
+
+def _hosts_in(read: _Read) -> set[str]:
+    hosts = {getattr(event, "host", None) for event in read.events}
+    if read.output is not None:
+        hosts |= {host for _, host in read.output.task_hosts}
+        hosts |= {each.speaker.host for each in read.output.heard}
+    return {host for host in hosts if host}
+
+
+# A file that a person named, read anew as its folder's host's. The output of a whole job is
+# not one host's, wherever it lies.
+def _of_folder(read: _Read, known: frozenset[str]) -> _Read:
+    document = read.document
+    if document.host is not None or document.what is not None:
+        return read
+    host = folder_host(document.name, known)
+    if host is None:
+        return read
+    if read.output is not None and run_folder(document.name) is None:
+        labelled = any(each.speaker.task is not None for each in read.output.heard)
+        if labelled or any(short(other) != short(host) for other in _hosts_in(read)):
+            return read
+    return _read(msgspec.structs.replace(document, host=host))
+
+
 def _kind(document: Document) -> Kind:
     found = kind(document)
     written = document.what in ("job-output", "rank-log") or (
@@ -240,7 +275,8 @@ def _parts(read: _Read, nodes: tuple[str, ...]) -> list[Seen]:
 
 def _happened(read: _Read, roster: Roster, nodes: tuple[str, ...]) -> list[Happened]:
     if read.kind is Kind.OUTPUT:
-        source = "rank's log" if read.document.what == "rank-log" else "job output"
+        own = read.document.what == "rank-log" or run_folder(read.document.name) is not None
+        source = "rank's log" if own else "job output"
     else:
         source = read.kind.value
     end = _last_line(read)
