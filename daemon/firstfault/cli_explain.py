@@ -13,8 +13,10 @@ from firstfault.diagnosis import diagnose
 from firstfault.intake.files import UnreadableInput, gather
 from firstfault.model import verdict as v
 from firstfault.report import html, text
+from firstfault.report.wording import visible
 
 NONE, UNKNOWN, BAD_INPUT = 3, 4, 2
+_MOST_WARNINGS = 20
 
 
 @click.command()
@@ -49,15 +51,22 @@ def explain(paths: tuple[str, ...], form: str, output: Path | None, hosts: tuple
     if not paths and not named:
         raise click.UsageError("name a file, a folder, or - for standard input")
     try:
-        gathered = gather(paths, named, sys.stdin.buffer)
+        gathered = gather(paths, named, sys.stdin.buffer if sys.stdin else None)
     except UnreadableInput as error:
-        click.echo(f"firstfault: {error}", err=True)
+        _tell(str(error))
         sys.exit(BAD_INPUT)
-    for warning in gathered.warnings:
-        click.echo(f"firstfault: {warning}", err=True)
+    for warning in gathered.warnings[:_MOST_WARNINGS]:
+        _tell(warning)
+    if len(gathered.warnings) > _MOST_WARNINGS:
+        _tell(f"{len(gathered.warnings) - _MOST_WARNINGS} more files were left out")
     verdict = diagnose(gathered.case)
     _write(_rendered(verdict, form, to_file=output is not None), output)
     sys.exit({"none": NONE, "unknown": UNKNOWN}.get(verdict.cause.id, 0))
+
+
+# File names are strangers' words, too: to a terminal nothing but what can be seen.
+def _tell(message: str) -> None:
+    click.echo(f"firstfault: {visible(message)}", err=True)
 
 
 def _named(option: str) -> tuple[str, str]:
@@ -79,12 +88,17 @@ def _rendered(verdict: v.Verdict, form: str, *, to_file: bool) -> bytes:
 
 
 def _write(data: bytes, output: Path | None) -> None:
-    if output is None:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-        return
     try:
-        output.write_bytes(data)
+        if output is None:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        else:
+            output.write_bytes(data)
+    except BrokenPipeError:
+        # The reader (head, a pager) has seen enough; Python must not write the rest at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        click.echo(f"firstfault: cannot write {output}: {error.strerror}", err=True)
+        _tell(f"cannot write {output or 'to standard output'}: {error.strerror or error}")
+        if output is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(BAD_INPUT)

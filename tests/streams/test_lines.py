@@ -28,7 +28,9 @@ def test_a_line_knows_its_first_byte_and_its_number() -> None:
 
 
 def test_an_excerpt_keeps_its_place_in_the_file() -> None:
-    cut = Document("a", (Excerpt(0, 1, b"head\n"), Excerpt(5_000, 90, b"x\ny\n"), Excerpt(9, None, b"z")))
+    cut = Document(
+        "a", (Excerpt(0, 1, b"head\n"), Excerpt(5_000, 90, b"x\ny\n"), Excerpt(9, None, b"z"))
+    )
 
     assert [(p.offset, p.line, p.text) for p, _ in raw_lines(cut)] == [
         (0, 1, "head"),
@@ -113,7 +115,9 @@ def test_a_rank_is_known_by_its_place_in_torchruns_folders() -> None:
     assert run_folder("logs/none_0/attempt_0/11/error.json") == RunFolder("none_0", 0, 11)
 
 
-@pytest.mark.parametrize("name", ["slurm.out", "attempt_0/1/stderr.log", "a/attempt_x/1/stdout.log"])
+@pytest.mark.parametrize(
+    "name", ["slurm.out", "attempt_0/1/stderr.log", "a/attempt_x/1/stdout.log"]
+)
 def test_other_files_are_in_no_run_folder(name: str) -> None:
     assert run_folder(name) is None
 

@@ -7,7 +7,10 @@ import datetime as dt
 import gzip
 import io
 import lzma
+import os
+import select
 import stat
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -21,7 +24,10 @@ from firstfault.model import evidence
 from firstfault.model.case import Case
 from firstfault.model.document import Document
 from firstfault.readers.kind import Kind, kind
+from firstfault.readers.times import epoch
 
+# How long a named pipe may stay without a writer or a byte.
+PIPE_PATIENCE_S = 10
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 # Files of a run's folder that are no logs: told by their first bytes.
 _BINARY = (b"PK\x03\x04", b"\x7fELF", b"\x89PNG", b"\x80\x02", b"\x80\x04", b"\x93NUMPY", b"SQLite")
@@ -31,6 +37,20 @@ class UnreadableInput(Exception):
     """A path that cannot be read; the message names it and says why."""
 
 
+class _NoLog(OSError):
+    """A file that was never a log: in a folder nobody needs to be told."""
+
+
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    lzma.LZMAError,
+    zlib.error,
+    zstandard.ZstdError,
+    evidence.EvidenceError,
+)
+
+
 class Gathered(msgspec.Struct, frozen=True):
     """The case, and what a person should know of how it was gathered."""
 
@@ -38,44 +58,68 @@ class Gathered(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-def gather(paths: Iterable[str], hosts: Mapping[str, str], stdin: BinaryIO) -> Gathered:
+def gather(paths: Iterable[str], hosts: Mapping[str, str], stdin: BinaryIO | None) -> Gathered:
     """The case in ``paths`` (files, folders, "-"); ``hosts`` maps a path to its host.
 
-    Raises `UnreadableInput` for a named path that is not there or cannot be read. What cannot
-    be read in a folder is a warning.
+    A file that two names lead to is read once. ``stdin`` is read for "-" only. Raises
+    `UnreadableInput` for a named path that is not there or cannot be read. What cannot be read
+    in a folder is a warning.
     """
+    named = {_spelled(path) for path in (*paths, *hosts)}
+    places = {_spelled(path): host for path, host in hosts.items()}
     documents: list[Document] = []
     records: list[evidence.EvidenceRecord] = []
     warnings: list[str] = []
-    for path, name in _files([*paths, *hosts], warnings):
-        host = next((h for p, h in hosts.items() if _is_under(name, p)), None)
+    for path, name in _files(sorted(named), places, warnings):
         try:
             found = _from_stdin(stdin) if path is None else _from_file(path)
-        except (OSError, EOFError, lzma.LZMAError, zstandard.ZstdError) as error:
+            document = _document(name, found, places)
+            if kind(document) is Kind.RECORD:
+                record = evidence.decode(b"".join(e.data for e in document.excerpts))
+                evidence.documents(record)
+                records.append(record)
+            else:
+                documents.append(document)
+        except _UNREADABLE as error:
             reason = getattr(error, "strerror", None) or str(error)
-            if name in paths or name in hosts:
-                raise UnreadableInput(f"{name}: {reason}") from error
-            warnings.append(f"{name}: {reason}; left out")
-            continue
-        if found is None:
-            continue
-        document = Document(
-            name,
-            found[0].excerpts,
-            host=host,
-            complete=found[0].complete,
-            size=found[0].size,
-            modified_at=found[1],
-        )
-        if kind(document) is Kind.RECORD:
-            try:
-                records.append(evidence.decode(b"".join(e.data for e in document.excerpts)))
-                continue
-            except evidence.EvidenceError as error:
-                warnings.append(f"{name}: {error}; left out")
-                continue
-        documents.append(document)
+            if name in named:
+                raise UnreadableInput(f"{shown(name)}: {reason}") from error
+            if not isinstance(error, _NoLog):
+                warnings.append(f"{shown(name)}: {reason}; left out")
+    if not documents and not records and not warnings:
+        warnings.append(f"{', '.join(map(shown, sorted(named)))}: no logs there")
     return Gathered(_case(documents, records), tuple(warnings))
+
+
+def shown(name: str) -> str:
+    """A file's name as it is shown: bytes that are not UTF-8 are spelled out."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _document(
+    name: str, found: tuple[Cut, dt.datetime | None], places: Mapping[str, str]
+) -> Document:
+    kept, modified_at = found
+    return Document(
+        shown(name),
+        kept.excerpts,
+        host=_host(name, places),
+        complete=kept.complete,
+        size=kept.size,
+        modified_at=modified_at,
+    )
+
+
+# The nearest of the paths that were given a host.
+def _host(name: str, places: Mapping[str, str]) -> str | None:
+    above = [path for path in places if _is_under(name, path)]
+    return places[max(above, key=len)] if above else None
+
+
+# One spelling for "logs", "./logs" and "logs/"; "-" stays standard input, "./-" a file.
+def _spelled(name: str) -> str:
+    plain = str(Path(name))
+    return name if plain == "-" else plain
 
 
 def _case(documents: list[Document], records: list[evidence.EvidenceRecord]) -> Case:
@@ -86,12 +130,16 @@ def _case(documents: list[Document], records: list[evidence.EvidenceRecord]) -> 
 
 
 def _is_under(name: str, path: str) -> bool:
+    if path == ".":
+        return not name.startswith(("/", "../")) and name not in ("-", "..")
     return name == path or name.startswith(path.rstrip("/") + "/")
 
 
 # The files to read with their names, each once and in the names' order: the same input gives
 # the same answer, whatever the order of the arguments.
-def _files(paths: Iterable[str], warnings: list[str]) -> Iterator[tuple[Path | None, str]]:
+def _files(
+    paths: Iterable[str], places: Mapping[str, str], warnings: list[str]
+) -> Iterator[tuple[Path | None, str]]:
     found: dict[str, Path | None] = {}
     for name in paths:
         if name == "-":
@@ -100,43 +148,75 @@ def _files(paths: Iterable[str], warnings: list[str]) -> Iterator[tuple[Path | N
         path = Path(name)
         try:
             if path.is_dir():
-                found.update((str(file), file) for file in _walk(path, warnings))
+                # A folder that was named must open; one within it may fail.
+                entries = sorted(path.iterdir())
+                found.update((str(file), file) for file in _walk(entries, warnings))
             else:
                 found[name] = path
         except OSError as error:
-            raise UnreadableInput(f"{name}: {error.strerror or error}") from error
-    yield from ((found[name], name) for name in sorted(found))
+            raise UnreadableInput(f"{shown(name)}: {error.strerror or error}") from error
+    # Of a file's names the one that was given a host counts, else the first.
+    seen: set[tuple[int, int]] = set()
+    kept: list[str] = []
+    for name in sorted(found, key=lambda name: (_host(name, places) is None, name)):
+        identity = _identity(found[name])
+        if identity is None or identity not in seen:
+            kept.append(name)
+        if identity is not None:
+            seen.add(identity)
+    yield from ((found[name], name) for name in sorted(kept))
 
 
-def _walk(folder: Path, warnings: list[str]) -> Iterator[Path]:
+def _identity(path: Path | None) -> tuple[int, int] | None:
+    if path is None:
+        return None
     try:
-        entries = sorted(folder.iterdir())
-    except OSError as error:
-        warnings.append(f"{folder}: {error.strerror or error}; left out")
-        return
+        status = path.stat()
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
+
+
+def _walk(entries: Iterable[Path], warnings: list[str]) -> Iterator[Path]:
     for entry in entries:
-        if entry.is_dir() and not entry.is_symlink():
-            yield from _walk(entry, warnings)
-        elif entry.is_file():
-            yield entry
+        try:
+            if entry.is_dir() and not entry.is_symlink():
+                yield from _walk(sorted(entry.iterdir()), warnings)
+            elif entry.is_file():
+                yield entry
+        except OSError as error:
+            warnings.append(f"{shown(str(entry))}: {error.strerror or error}; left out")
 
 
-def _from_stdin(stdin: BinaryIO) -> tuple[Cut, None]:
+def _from_stdin(stdin: BinaryIO | None) -> tuple[Cut, None]:
+    if stdin is None:
+        raise OSError(0, "standard input is closed")
     with _decompressed(
         cast(io.BufferedReader, io.BufferedReader(cast(io.RawIOBase, stdin)))
     ) as stream:
         return cut(stream), None
 
 
-def _from_file(path: Path) -> tuple[Cut, dt.datetime] | None:
-    with path.open("rb") as file:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode) and not stat.S_ISFIFO(status.st_mode):
+def _from_file(path: Path) -> tuple[Cut, dt.datetime | None]:
+    # Opening a pipe waits for its writer, for ever if none comes: so it is opened without.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if stat.S_ISFIFO(status.st_mode):
+            _await_writer(file.fileno())
+        elif not stat.S_ISREG(status.st_mode):
             raise OSError(0, "neither a file nor a folder")
+        os.set_blocking(file.fileno(), True)
         if file.peek(8).startswith(_BINARY):
-            return None
+            raise _NoLog(0, "a binary file, not a log")
         with _decompressed(file) as stream:
-            return cut(stream), dt.datetime.fromtimestamp(status.st_mtime, dt.UTC)
+            return cut(stream), epoch(status.st_mtime)
+
+
+def _await_writer(pipe: int) -> None:
+    ready = select.poll()
+    ready.register(pipe, select.POLLIN | select.POLLHUP)
+    if not ready.poll(PIPE_PATIENCE_S * 1_000):
+        raise OSError(0, f"a pipe into which nobody wrote within {PIPE_PATIENCE_S} s")
 
 
 @contextlib.contextmanager
