@@ -37,7 +37,8 @@ def _absent(told: Told) -> Iterator[Missing]:
 def _kernel(told: Told, judgement: Judgement) -> Iterator[Missing]:
     if judgement.cause not in ("unknown", "process.killed") or judgement.confidence == CONFIRMED:
         return
-    if judgement.roots and all(_spoke_or_exited(fault) for fault in judgement.roots):
+    unknown = judgement.cause == "unknown"
+    if unknown and judgement.roots and all(_spoke_or_exited(fault) for fault in judgement.roots):
         return
     hosts = {fault.host for fault in judgement.roots if fault.host}
     hosts = hosts or set(told.nodes or told.hosts) - set(told.absent)

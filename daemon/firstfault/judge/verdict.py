@@ -7,6 +7,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from firstfault.faults.effects import WORDING
 from firstfault.judge.decide import DECIDED, Judgement, kernel_read
 from firstfault.judge.missing import missing
@@ -153,7 +155,7 @@ def _module(exception: v.ExceptionFacts) -> str | None:
 
 
 def _undecided(judgement: Judgement) -> Judgement:
-    return Judgement("unknown", v.UNKNOWN, judgement.initiator_confidence, judgement.roots)
+    return msgspec.structs.replace(judgement, cause="unknown", confidence=v.UNKNOWN)
 
 
 def _initiator(told: Told, judgement: Judgement, run: Run | None, step: str | None) -> v.Initiator:

@@ -1,0 +1,109 @@
+"""What a verdict says beside its cause is so."""
+
+from __future__ import annotations
+
+import pytest
+
+from firstfault.diagnosis import diagnose
+from firstfault.model import verdict as v
+from tests.diagnosis import made
+from tests.diagnosis.case_files import NAMES, case
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_verdict_holds_together(name: str) -> None:
+    verdict = diagnose(case(name))
+    who = verdict.initiator
+
+    assert (verdict.cause.confidence == v.UNKNOWN) == (verdict.cause.id == "unknown")
+    assert not (who.candidates and who.rank is not None)
+    for link in verdict.chain:
+        assert link.evidence is None or link.evidence < len(verdict.evidence)
+        assert link.role in ("cause", "consequence", "context")
+        if link.earliest is not None and link.latest is not None:
+            assert link.earliest <= link.latest
+    ranks = [rank for row in verdict.consequences if row.ranks for rank in row.ranks.split(",")]
+    if verdict.cause.confidence == v.CONFIRMED and who.rank is not None:
+        assert str(who.rank) not in ranks
+
+
+@pytest.mark.parametrize("name", ["live-killed", "live-time-limit", "live-segfault"])
+def test_coverage_speaks_of_the_jobs_nodes_though_their_kernel_log_names_others(name: str) -> None:
+    verdict = diagnose(case(name))
+
+    assert [row.kernel for row in verdict.coverage] == ["full"]
+    assert verdict.coverage[0].hosts in ("n[1-2]", "n[3-4]")
+
+
+def test_a_silent_node_leaves_the_number_of_ranks_open() -> None:
+    verdict = diagnose(case("live-node-fail"))
+
+    assert verdict.job.nodes == 2
+    assert verdict.job.ranks is None
+    assert verdict.coverage[-1].note == "no record came from this node"
+
+
+def test_a_node_failed_before_slurm_noticed_it() -> None:
+    first = diagnose(case("live-node-fail")).chain[0]
+
+    assert first.earliest is None
+    assert first.latest is not None
+
+
+def test_every_rank_that_failed_alike_has_a_line_of_its_own() -> None:
+    verdict = diagnose(case("import_all"))
+
+    assert [link.evidence for link in verdict.chain[:4]] == [0, 1, 2, 3]
+
+
+def test_a_cause_that_is_not_decided_is_an_alternative_and_its_lines_are_context() -> None:
+    verdict = diagnose(case("diskfull"))
+
+    assert [each.cause for each in verdict.alternatives] == ["storage.full"]
+    assert {each.role for each in verdict.evidence} == {"context"}
+    assert "first" not in verdict.cause.title
+
+
+def test_no_sign_of_a_failure_is_not_told_as_success() -> None:
+    verdict = made.judged(made.console(["step 1 loss 0.1"]))
+
+    assert verdict.cause.id == "none"
+    assert verdict.cause.title == "No sign of a failure in this evidence"
+
+
+def test_another_jobs_output_is_left_out_and_said() -> None:
+    verdict = made.judged(
+        made.console(
+            made.of_task(0, made.noticed(0, 700, -11), made.table((0, 0, -11, 700))),
+            made.task_ended("c1", 0),
+            ["srun: launch/slurm: _step_signal: Terminating StepId=500.0"],
+        ),
+        made.document(
+            "old.out",
+            [
+                *made.of_task(0, made.of_rank(0, 0, made.raised("KeyError: 'mask'"))),
+                "srun: launch/slurm: _step_signal: Terminating StepId=499.0",
+            ],
+        ),
+        made.accounting("FAILED"),
+    )
+
+    assert verdict.cause.id == "process.segfault"
+    assert verdict.cause.confidence == v.CONFIRMED
+    assert verdict.notes == ("old.out is the output of job 499: it was left out.",)
+
+
+def test_outputs_of_two_jobs_and_nothing_that_says_which_is_meant_make_nothing_sure() -> None:
+    verdict = made.judged(
+        made.console(["srun: launch/slurm: _step_signal: Terminating StepId=500.0"]),
+        made.document(
+            "old.out",
+            [
+                *made.of_task(0, made.of_rank(0, 0, made.raised("KeyError: 'mask'"))),
+                "srun: launch/slurm: _step_signal: Terminating StepId=499.0",
+            ],
+        ),
+    )
+
+    assert verdict.cause.confidence != v.CONFIRMED
+    assert verdict.initiator.confidence != v.CONFIRMED
