@@ -81,7 +81,7 @@ def gather(paths: Iterable[str], hosts: Mapping[str, str], stdin: BinaryIO | Non
             else:
                 documents.append(document)
         except _UNREADABLE as error:
-            reason = getattr(error, "strerror", None) or str(error)
+            reason = _reason(error)
             if name in named:
                 raise UnreadableInput(f"{shown(name)}: {reason}") from error
             if not isinstance(error, _NoLog):
@@ -94,6 +94,12 @@ def gather(paths: Iterable[str], hosts: Mapping[str, str], stdin: BinaryIO | Non
 def shown(name: str) -> str:
     """A file's name as it is shown: bytes that are not UTF-8 are spelled out."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, EOFError):
+        return "the compressed data ends too early"
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _document(
@@ -229,7 +235,38 @@ def _decompressed(file: io.BufferedReader) -> Iterator[BinaryIO]:
         with lzma.LZMAFile(file) as stream:
             yield cast(BinaryIO, stream)
     elif head.startswith(_ZSTD):
-        with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as stream:
-            yield cast(BinaryIO, stream)
+        yield cast(BinaryIO, _Zstandard(file))
     else:
         yield file
+
+
+class _Zstandard:
+    """The bytes of one frame after another; `zstandard`'s own reader takes a cut one for whole."""
+
+    # So little that what it decompresses to stays below some 64 MB, whoever made it.
+    _INPUT = 2_048
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file = file
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._begun = False
+        self._input = b""
+        self._output = b""
+
+    def read(self, size: int) -> bytes:
+        """At most ``size`` bytes, none at the end; raises `EOFError` within a frame."""
+        while not self._output:
+            data = self._input or self._file.read(self._INPUT)
+            self._input = b""
+            if not data:
+                if self._begun:
+                    raise EOFError
+                return b""
+            self._begun = True
+            self._output = self._frame.decompress(data)
+            if self._frame.eof:
+                self._input = self._frame.unused_data
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+                self._begun = False
+        part, self._output = self._output[:size], self._output[size:]
+        return part
