@@ -50,12 +50,17 @@ class Mutant(msgspec.Struct, frozen=True):
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """What is known of the undamaged case: its hosts, their tasks, ranks and run folders."""
+    """What is known of the undamaged case: its hosts, their tasks, ranks and run folders.
+
+    ``right`` are the ranks that the case is about; ``speakers`` each rank's task and local rank.
+    """
 
     hosts: tuple[str, ...]
     tasks: dict[str, tuple[int, ...]]
     folders: dict[str, tuple[str, ...]]
     ranks: dict[int, str]
+    right: tuple[int, ...] = ()
+    speakers: dict[int, tuple[int, int]] = {}
 
 
 Mutation = Callable[[random.Random, Case, Ground], Case]
@@ -350,6 +355,33 @@ def foreign_console(chance: random.Random, case: Case, ground: Ground) -> Case:
     return _with(case, (*case.documents, Document("other/slurm-777.out", (Excerpt(0, 1, text),))))
 
 
+_COLLATERAL = (
+    "EOFError",
+    "BrokenPipeError: [Errno 32] Broken pipe",
+    "ConnectionResetError: [Errno 104] Connection reset by peer",
+    "torch.distributed.DistNetworkError: Broken pipe",
+    "torch.distributed.DistBackendError: NCCL communicator was aborted on rank 1.",
+    "RuntimeError: Timeout waiting for key: default_pg/0/1 after 1800000 ms",
+)
+
+
+def collateral(chance: random.Random, case: Case, ground: Ground) -> Case:
+    """A rank of a failed job dies of what another's end did to it, in words that are not known."""
+    ranks = sorted(set(ground.speakers) - set(ground.right))
+    if not ranks or not ground.right:
+        return case
+    rank = chance.choice(ranks)
+    task, local = ground.speakers[rank]
+    lead = f"{task}: [default{local}]:[rank{rank}]: "
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "/home/alice/train/train.py", line 77, in drain',
+        chance.choice(_COLLATERAL),
+    ]
+    text = "".join(f"{lead}{line}\n" for line in lines).encode()
+    return _each(case, is_console, lambda data: data + text)
+
+
 def replace_pids(chance: random.Random, case: Case, ground: Ground) -> Case:
     """Every node counts its pids from a low number (pid namespaces): they are the same on all."""
     numbers: dict[bytes, bytes] = {}
@@ -421,6 +453,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     lose_clocks,
     foreign_kernel,
     foreign_console,
+    collateral,
     replace_pids,
     renumber_job,
     shuffle_documents,

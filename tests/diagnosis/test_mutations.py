@@ -23,12 +23,15 @@ def ground(name: str) -> Ground:
     tasks: dict[str, set[int]] = {}
     folders: dict[str, set[str]] = {}
     ranks: dict[int, str] = {}
+    speakers: dict[int, tuple[int, int]] = {}
     for run in told(case(name)).runs:
         for process in run.roster:
             if process.host is None:
                 continue
             if process.rank is not None:
                 ranks[process.rank] = process.host
+                if process.task is not None and process.local_rank is not None:
+                    speakers[process.rank] = (process.task, process.local_rank)
             if process.task is not None:
                 tasks.setdefault(process.host, set()).add(process.task)
             if process.run is not None:
@@ -38,7 +41,14 @@ def ground(name: str) -> Ground:
         {host: tuple(sorted(found)) for host, found in tasks.items()},
         {host: tuple(sorted(found)) for host, found in folders.items()},
         ranks,
+        tuple(sorted(right_ranks(expected(name)))),
+        speakers,
     )
+
+
+def right_ranks(truth: dict[str, Any]) -> set[int]:
+    """The ranks that failed first."""
+    return {rank for rank in (truth.get("rank"), *truth.get("also", ())) if rank is not None}
 
 
 def wrongs(
@@ -55,7 +65,7 @@ def wrongs(
     who = verdict.initiator
     if who.confidence != v.CONFIRMED:
         return found
-    right = {rank for rank in (truth.get("rank"), *truth.get("also", ())) if rank is not None}
+    right = right_ranks(truth)
     hosts = {truth.get("host"), *(ranks.get(rank) for rank in right)}
     known = {names.get(host, host) for host in hosts if host is not None}
     for member in (v.Member(who.rank, who.host), *who.also):

@@ -118,7 +118,11 @@ ROWS: dict[str, tuple[Told, Findings]] = {
     "exception-beside-silence": (told(), Findings((ERROR,), PEERS, (SILENT,))),
     "exception-when-ended": (told(), Findings((fault("python.exception", sure=False),))),
     "exception-cut": (told(), Findings((fault("python.exception", limit="possible"),))),
-    "exception-of-a-link": (told(), Findings((fault("python.exception", limit="likely"),))),
+    "exception-of-a-link": (
+        told(),
+        Findings((fault("python.exception", limit="possible", sure=False),)),
+    ),
+    "exception-of-a-file": (told(), Findings((fault("python.exception", limit="likely"),))),
     "two-unordered": (told(), Findings((ERROR, fault("process.segfault", rank(1))))),
     "two-one-clock": (
         told(),

@@ -30,13 +30,15 @@ _WORKER_SIGNAL = re.compile(
 class Raised(msgspec.Struct, frozen=True):
     """An uncaught exception: its events (console, rank's log, error.json, table), one meaning.
 
-    ``cut`` is True where its line has no end: it may mean more than it says.
+    ``cut`` is True where its line has no end: it may mean more than it says. ``ended`` is False
+    where nothing but its place at the end of a log tells that it ended the process.
     """
 
     event: Traceback
     signature: Signature | None
     seen: tuple[Happened, ...]
     cut: bool = False
+    ended: bool = True
 
     @property
     def means(self) -> str | None:
@@ -184,7 +186,7 @@ def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
     ordered = sorted(
         same, key=lambda e: (isinstance(e.event, Traceback) and e.event.recorded, e.event.place)
     )
-    return Raised(event, _signature(event), (*ordered, *entries), best.cut)
+    return Raised(event, _signature(event), (*ordered, *entries), best.cut, bool(sure or codes))
 
 
 def is_exception(event: object) -> bool:

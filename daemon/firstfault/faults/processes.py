@@ -45,6 +45,10 @@ _BROKEN_LINK = re.compile(
     r"ConnectionAbortedError|EOFError|TimeoutError|Dist(?:Network|Store|Backend)?Error)$"
 )
 _IN_COLLECTIVE = re.compile(r"/torch/distributed/(?:distributed_c10d|c10d_logger)\.py$")
+_COLLECTIVE_WORDS = re.compile(
+    r"\b(?:NCCL|nccl[A-Z]\w+|[Gg]loo|c10d|TCPStore|ProcessGroup\w*|process group)\b"
+    r"|Timeout waiting for key|Store is closed"
+)
 _C10D_TYPES = re.compile(r"(?:^|\.)(?:RuntimeError|Dist\w*Error)$")
 # Faults of the device and of collectives abort a process too.
 _ABORTING = ("gpu.", "collective.", "waited", "memory.gpu")
@@ -83,16 +87,19 @@ def cause_of(event: Traceback, means: str | None) -> str:
 
 
 def is_collectives(event: Traceback) -> bool:
-    """Whether an error came out of the depth of a collective: mostly another rank's fault."""
+    """Whether an error came out of the depth of a collective: mostly another rank's fault.
+
+    Its frames or its words tell so.
+    """
     inner = event.frames[-1].file if event.frames else ""
-    return bool(_IN_COLLECTIVE.search(inner) and _C10D_TYPES.search(event.type))
+    depth = _IN_COLLECTIVE.search(inner) or _COLLECTIVE_WORDS.search(event.message)
+    return bool(depth and _C10D_TYPES.search(event.type))
 
 
 def worth(event: Traceback, means: str | None, *, cut: bool) -> str:
     """The most that an exception is worth as the cause of a failure."""
-    if cut or (means is None and is_collectives(event)):
-        return POSSIBLE
-    return LIKELY if _BROKEN_LINK.search(event.type) else CONFIRMED
+    unclear = is_collectives(event) or _BROKEN_LINK.search(event.type)
+    return POSSIBLE if cut or (means is None and unclear) else CONFIRMED
 
 
 def exception_facts(event: Traceback) -> ExceptionFacts:
@@ -212,6 +219,8 @@ def _raised_fault(death: Death, raised: Raised) -> Fault:
     where = f"{frame.file}:{frame.line}" if frame else event.message[:80]
     cause = cause_of(event, raised.means)
     limit = worth(event, raised.means, cut=raised.cut)
+    if limit == CONFIRMED and not raised.ended:
+        limit = LIKELY
     facts: list[tuple[str, str]] = []
     if cause == "worker-killed":
         cause = _WORKER_CAUSES.get(death.worker_signal or "Killed", "process.killed")

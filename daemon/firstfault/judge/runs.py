@@ -8,6 +8,7 @@ import msgspec
 
 from firstfault.model.fault import Findings
 from firstfault.model.run import Run, Told
+from firstfault.model.slurm import JobFacts
 
 _RANK_EFFECTS = frozenset({"peer-lost", "waited", "ended-by-agent", "terminated", "teardown"})
 _SUCCESS = frozenset({"COMPLETED"})
@@ -59,10 +60,17 @@ def failed(found: Findings) -> bool:
 def _job_failed(told: Told) -> bool:
     facts = told.facts
     if facts is not None and facts.state is not None:
-        code = facts.derived_exit_code
-        hidden = code is not None and (code.code, code.signal) != (0, 0)
-        return facts.state not in _SUCCESS or hidden
+        return facts.state not in _SUCCESS or _hides_a_failure(facts)
     return not (told.exit_status == 0 and told.derived_status in (0, None))
+
+
+# A script may go on after a step that failed: what its last step did, counts.
+def _hides_a_failure(facts: JobFacts) -> bool:
+    states = {int(step.id): step.state for step in facts.steps if step.id.isdigit()}
+    if states and states[max(states)] is not None:
+        return states[max(states)] not in _SUCCESS
+    code = facts.derived_exit_code
+    return code is not None and (code.code, code.signal) != (0, 0)
 
 
 def _known_failed(told: Told) -> bool:
