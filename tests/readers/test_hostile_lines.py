@@ -97,6 +97,7 @@ def seconds(call: Callable[[], object]) -> float:
     return time.process_time() - begun
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "use"), patterns(), ids=[name for name, _ in patterns()])
 def test_a_pattern_does_not_backtrack(name: str, use: Try) -> None:
     # The kernel's reader cuts its lines first: a kernel line is of 1 KiB at most.
