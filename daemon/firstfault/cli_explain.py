@@ -42,6 +42,10 @@ def explain(paths: tuple[str, ...], form: str, output: Path | None, hosts: tuple
 
     PATH is a file or a folder (searched through); - is standard input. Job output, per-rank
     logs, error.json, kernel logs, sacct and Epilog environments are told apart by their content.
+    Logs packed with gzip, xz or zstd are read as they are; a named pipe is read to its end, and
+    given up if nobody writes into it within 10 seconds. In a folder, files are read once, links
+    to other folders are not followed, and what cannot be read is left out with a warning; logs in
+    a folder named like a host that other logs name are taken as that host's.
 
     \b
     Exit status: 0 a cause was found, 3 the job did not fail, 4 the cause is not known,

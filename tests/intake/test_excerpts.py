@@ -58,8 +58,11 @@ HALF = 20
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(0, 2 * HALF), (HALF, HALF), (2 * HALF, 0)],
-    ids=["head", "middle", "tail"],
+    [
+        pytest.param(0, 2 * HALF, id="head", marks=pytest.mark.slow),
+        pytest.param(HALF, HALF, id="middle"),
+        pytest.param(2 * HALF, 0, id="tail", marks=pytest.mark.slow),
+    ],
 )
 def test_a_failure_is_kept_wherever_it_stands_in_a_huge_file(before: int, after: int) -> None:
     kept = made((BLOCK, before), (b"ValueError: bad shape\n", 1), (BLOCK, after))
