@@ -1,0 +1,102 @@
+"""What lines name together is one process; nothing else is joined."""
+
+from __future__ import annotations
+
+from firstfault.model.case import Case
+from firstfault.model.document import Document
+from firstfault.model.run import Process, Told
+from firstfault.runs.told import told
+from tests.readers.logs import document
+from tests.readers.test_elastic import table
+
+CONSOLE = "3: [default1]:[rank7]: step\n2: [default0]:[rank4]: step\n3: [default1]:[rank7]: step\n"
+TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: x\n'
+
+
+def read(*documents: Document) -> Told:
+    return told(Case(documents=documents))
+
+
+def process(found: Told, rank: int) -> Process:
+    (each,) = (each for each in found.runs[-1].roster if each.rank == rank)
+    return each
+
+
+def test_srun_places_a_task_and_with_it_its_ranks() -> None:
+    found = read(document(CONSOLE + "srun: error: n4: task 3: Out Of Memory\n"))
+
+    rank = process(found, 7)
+    assert (rank.task, rank.local_rank, rank.host) == (3, 1, "n4")
+    assert process(found, 4).host is None
+
+
+def test_a_stepd_line_places_its_task() -> None:
+    found = read(document(CONSOLE + "3: slurmstepd-n4: error: x\n"))
+
+    assert process(found, 7).host == "n4"
+
+
+def test_a_task_on_two_hosts_is_on_none_and_that_is_said() -> None:
+    found = read(
+        document(
+            CONSOLE
+            + "srun: error: n4: task 3: Killed\nsrun: error: n5: task 3: Exited with exit code 1\n"
+        )
+    )
+
+    assert process(found, 7).host is None
+    assert any("different hosts" in note for note in found.notes)
+
+
+def test_a_tables_error_file_joins_a_rank_with_its_run_folder() -> None:
+    text = table(host="n7").replace(
+        "error_file: <N/A>\n  traceback : Signal",
+        "error_file: /tmp/x/r_0/attempt_0/2/error.json\n  traceback : Signal",
+    )
+
+    found = read(document(text), document(TRACEBACK, "x/r_0/attempt_0/2/stderr.log"))
+
+    rank = process(found, 2)
+    assert (rank.run, rank.local_rank, rank.host, rank.pids) == ("r_0", 2, "n7", (102932,))
+
+
+def test_a_hosts_short_and_full_name_are_one_and_the_short_one_is_shown() -> None:
+    full = "".join(f"3: {each}\n" for each in table(host="n4.cluster").split("\n"))
+
+    found = read(document(full + "srun: error: n4: tasks 3: Killed\n"))
+
+    assert process(found, 2).host == "n4"
+
+
+def test_local_ranks_of_two_agents_stay_apart() -> None:
+    found = read(
+        document(TRACEBACK, "logs/a/attempt_0/0/stderr.log"),
+        document(TRACEBACK.replace("x", "y"), "logs/b/attempt_0/0/stderr.log"),
+    )
+
+    assert {(each.run, each.local_rank) for each in found.runs[0].roster} == {("a", 0), ("b", 0)}
+
+
+def test_run_folders_tell_the_attempts() -> None:
+    found = read(
+        document(TRACEBACK, "logs/a/attempt_0/0/stderr.log"),
+        document("step 7\n", "logs/a/attempt_1/0/stdout.log"),
+    )
+
+    assert [(run.attempt, run.progressed) for run in found.runs] == [(0, False), (1, True)]
+
+
+def test_the_documents_order_changes_nothing() -> None:
+    documents = (
+        document(CONSOLE + "srun: error: n4: task 3: Killed\n"),
+        document(TRACEBACK, "logs/a/attempt_0/0/stderr.log"),
+        document(table(host="n7"), "n7.out"),
+    )
+
+    assert read(*documents) == read(*reversed(documents))
+
+
+def test_no_evidence_tells_nothing() -> None:
+    found = read()
+
+    assert (found.jobs, found.hosts, found.outputs) == (frozenset(), frozenset(), 0)
