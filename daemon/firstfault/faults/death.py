@@ -177,7 +177,8 @@ def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
     chosen = sure or (plain[-1:] if ended_by_it else [])
     if not chosen:
         return None
-    last = chosen[-1].event
+    # A rank's own files are whole where a console's lines may be mixed or torn.
+    last = max(enumerate(chosen), key=lambda each: (_closeness(each[1]), each[0]))[1].event
     assert isinstance(last, Traceback)
     same = [e for e in found if isinstance(e.event, Traceback) and says_same(e.event, last)]
     best = max(same, key=lambda e: _fullness(e.event))
@@ -187,6 +188,12 @@ def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
         same, key=lambda e: (isinstance(e.event, Traceback) and e.event.recorded, e.event.place)
     )
     return Raised(event, _signature(event), (*ordered, *entries), best.cut, bool(sure or codes))
+
+
+def _closeness(each: Happened) -> int:
+    if isinstance(each.event, Traceback) and each.event.recorded:
+        return 2
+    return int(each.source == "rank's log")
 
 
 def is_exception(event: object) -> bool:
