@@ -70,29 +70,45 @@ class Death(msgspec.Struct, frozen=True):
 
 def deaths(run: Run) -> tuple[Death, ...]:
     """The end of each process of the run that ended badly or spoke of an error."""
-    closings = [each.event for each in run.happened if isinstance(each.event, ClosingSignal)]
+    closings: dict[int, list[ClosingSignal]] = {}
+    told: dict[Process, list[Happened]] = {}
+    for each in run.happened:
+        if isinstance(each.event, ClosingSignal):
+            closings.setdefault(each.event.pid, []).append(each.event)
+        if each.process is not None:
+            told.setdefault(each.process, []).append(each)
     found = []
     for process in run.roster:
-        mine = [each for each in run.happened if each.process == process]
-        own = [event for event in closings if _ends(event, process)]
-        death = _death(process, mine, own)
+        signals = [event for pid in process.pids for event in closings.get(pid, ())]
+        own = [event for event in signals if _ends(event, process)]
+        death = _death(process, told.get(process, []), own)
         if death is not None:
             found.append(death)
     return tuple(found)
 
 
-def kernel_words(death: Death, run: Run) -> Death:
-    """``death`` with the kernel's lines on its pids, where host and pid agree."""
-    kills = [e for e in run.happened if isinstance(e.event, OomKill) and _is_its(e.event, death)]
-    traps = [e for e in run.happened if isinstance(e.event, Trap) and _is_its(e.event, death)]
-    return msgspec.structs.replace(death, kills=_each_once(kills), traps=_each_once(traps))
+def with_kernel_words(deaths: Iterable[Death], run: Run) -> list[Death]:
+    """The deaths with the kernel's lines on their pids, where host and pid agree."""
+    words: dict[int, list[Happened]] = {}
+    for each in run.happened:
+        if isinstance(each.event, OomKill | Trap):
+            words.setdefault(each.event.pid, []).append(each)
+    return [_with_kernel_words(death, words) for death in deaths]
+
+
+def _with_kernel_words(death: Death, words: dict[int, list[Happened]]) -> Death:
+    pids = dict.fromkeys((*death.process.pids, *death.worker_pids))
+    mine = [each for pid in pids for each in words.get(pid, ()) if _is_its(each.event, death)]
+    return msgspec.structs.replace(
+        death,
+        kills=_each_once(each for each in mine if isinstance(each.event, OomKill)),
+        traps=_each_once(each for each in mine if isinstance(each.event, Trap)),
+    )
 
 
 # A pid names a process of one agent only: another node may have the same.
 def _ends(event: ClosingSignal, process: Process) -> bool:
     who = event.speaker
-    if event.pid not in process.pids:
-        return False
     if who.task is not None and process.task is not None:
         return who.task == process.task
     return who.host is None or process.host is None or who.host == process.host
@@ -100,11 +116,10 @@ def _ends(event: ClosingSignal, process: Process) -> bool:
 
 # A pid names a process on its host only. Where one side's host is not known, the pid must name
 # a process that really died of SIGKILL or of a fault: that is the caller's to check.
-def _is_its(event: OomKill | Trap, death: Death) -> bool:
-    if event.pid not in death.process.pids and event.pid not in death.worker_pids:
-        return False
+def _is_its(event: object, death: Death) -> bool:
+    named = event.host if isinstance(event, OomKill | Trap) else None
     host = death.process.host
-    return host is None or event.host is None or host == event.host
+    return host is None or named is None or host == named
 
 
 # Nodes of one machine, and copies of one file, repeat the same kernel line.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from firstfault.faults.death import Death, deaths, is_exception, kernel_words, says_same
+from firstfault.faults.death import Death, deaths, is_exception, says_same, with_kernel_words
 from firstfault.faults.effects import is_agents, is_launchers, launcher_and_slurm
 from firstfault.faults.memory import in_window, is_of_job, oom_faults
 from firstfault.faults.processes import (
@@ -16,6 +16,7 @@ from firstfault.faults.processes import (
     of_tasks,
     own_frame,
     proof,
+    surroundings,
     unnamed,
     with_process,
     worth,
@@ -30,7 +31,8 @@ from firstfault.signatures import EFFECTS, meaning
 
 def findings(told: Told, run: Run) -> Findings:
     """Faults, effects and what neither of them accounts for, of one run."""
-    ends = [kernel_words(death, run) for death in deaths(run)]
+    ends = with_kernel_words(deaths(run), run)
+    around = surroundings(run)
     kills = oom_faults(told, run, ends)
     killed = {fault.process for fault in kills if fault.process is not None}
     faults = [*kills, *slurm_faults(told, run)]
@@ -39,7 +41,7 @@ def findings(told: Told, run: Run) -> Findings:
     for death in ends:
         if death.process in killed:
             continue
-        found = of_death(death, run)
+        found = of_death(death, around)
         if isinstance(found, Fault):
             faults.append(found)
         elif isinstance(found, Effect):
@@ -69,11 +71,16 @@ def _unattributed(
 ) -> tuple[list[Fault], list[Effect], list[Death]]:
     groups: dict[str, list[Happened]] = {}
     effects: list[Effect] = []
+    raised: dict[str, list[Traceback]] = {}
+    for own in (death.raised.event for death in ends if death.raised is not None):
+        known = raised.setdefault(own.message.strip()[:200], [])
+        if not any(says_same(own, other) for other in known):
+            known.append(own)
     for each in run.happened:
         event = each.event
         if not isinstance(event, Traceback) or each.process is not None or is_launchers(each):
             continue
-        if not is_exception(event) or _is_echo(event, ends):
+        if not is_exception(event) or _is_echo(event, raised):
             continue
         sign = meaning("exception", f"{event.type}: {event.message}")
         if sign is not None and sign.means in ("peer-lost", "waited", "stopped"):
@@ -107,8 +114,8 @@ def _unattributed(
 
 
 # A table, or a file of which nothing tells whose it is, repeats what a known rank said.
-def _is_echo(event: Traceback, ends: Sequence[Death]) -> bool:
-    return any(death.raised is not None and says_same(event, death.raised.event) for death in ends)
+def _is_echo(event: Traceback, raised: dict[str, list[Traceback]]) -> bool:
+    return any(says_same(event, other) for other in raised.get(event.message.strip()[:200], ()))
 
 
 def _loose_fault(key: str, seen: Sequence[Happened]) -> Fault:

@@ -29,12 +29,18 @@ _GRACE = dt.timedelta(minutes=5)
 def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
     """A fault for each OOM kill that hit this job, and for each that Slurm alone noticed."""
     notices = _notices(told, run)
+    joined: dict[str, list[Death]] = {}
+    by_host: dict[str | None, list[Death]] = {}
+    for death in deaths:
+        by_host.setdefault(death.process.host, []).append(death)
+        for each in death.kills:
+            joined.setdefault(each.event.place.text, []).append(death)
     faults: list[Fault] = []
     loose: list[Fault] = []
     for kill in _kills_of_job(told, run):
         event = kill.event
         assert isinstance(event, OomKill)
-        owner = _owner(event, [death for death in deaths if kill in death.kills], deaths, told)
+        owner = _owner(event, joined.get(event.place.text, []), by_host.get(event.host, []), told)
         sure = _is_surely_jobs(event, owner, told)
         if not sure and owner is None and not _may_be_jobs(event, told, notices):
             continue
@@ -104,14 +110,13 @@ def _kills_of_job(told: Told, run: Run) -> list[Happened]:
 
 
 def _owner(
-    event: OomKill, owners: Sequence[Death], deaths: Sequence[Death], told: Told
+    event: OomKill, owners: Sequence[Death], on_host: Sequence[Death], told: Told
 ) -> Death | None:
     fitting = [death for death in owners if _died_of_it(death)]
     if len(fitting) == 1:
         return fitting[0]
     if fitting or event.host is None or event.job not in told.jobs:
         return None
-    on_host = [d for d in deaths if d.process.host == event.host]
     # Its pid may be unknown, or another one in a pid namespace of the container's own.
     alike = [d for d in on_host if _died_of_it(d)]
     return alike[0] if len(alike) == 1 else None

@@ -15,7 +15,7 @@ from firstfault.faults.death import Death, Raised
 from firstfault.model.event import FatalError, Frame, Sign, TaskEnd, Traceback, Trap
 from firstfault.model.fault import Effect, Fault, Proof
 from firstfault.model.line import Span
-from firstfault.model.run import Happened, Run
+from firstfault.model.run import Happened, Process, Run
 from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, ExceptionFacts
 from firstfault.signatures import EFFECTS
 
@@ -119,9 +119,34 @@ def proof(each: Happened) -> Proof:
     return Proof(each.event.place, each.source, host or getattr(each.event, "host", None))
 
 
-def of_death(death: Death, run: Run) -> Fault | Effect | None:
+class Surroundings(msgspec.Struct, frozen=True):
+    """What a run tells that bears on each process's end.
+
+    ``signs`` are the telling lines of each process; ``aborting`` says that something in the logs
+    aborts processes, ``task_ended`` that srun noted the end of a task.
+    """
+
+    signs: dict[Process, list[Happened]]
+    aborting: bool
+    task_ended: bool
+
+
+def surroundings(run: Run) -> Surroundings:
+    """The run's `Surroundings`."""
+    signs: dict[Process, list[Happened]] = {}
+    for each in run.happened:
+        if isinstance(each.event, Sign) and each.process is not None:
+            signs.setdefault(each.process, []).append(each)
+    return Surroundings(
+        signs,
+        any((_means(each) or "").startswith(_ABORTING) for each in run.happened),
+        any(isinstance(each.event, TaskEnd) for each in run.happened),
+    )
+
+
+def of_death(death: Death, around: Surroundings) -> Fault | Effect | None:
     """What one process's end offers: a fault, an effect of another's, or None for nothing."""
-    signs = [e for e in run.happened if isinstance(e.event, Sign) and e.process == death.process]
+    signs = around.signs.get(death.process, [])
     if death.raised is not None and death.raised.means in ("peer-lost", "waited", "stopped"):
         return _victim(death, death.raised)
     if death.raised is not None:
@@ -137,9 +162,7 @@ def of_death(death: Death, run: Run) -> Fault | Effect | None:
         kind = "ended-by-agent" if death.closed or death.forced else "terminated"
         return Effect(kind, proof(death.exits[0]), death.process, death.noticed_at)
     if number in SIGNAL_CAUSES:
-        aborts = any(_means(e) and (_means(e) or "").startswith(_ABORTING) for e in run.happened)
-        ended = any(isinstance(e.event, TaskEnd) for e in run.happened)
-        return _signal_fault(death, number, signs, aborts, ended)
+        return _signal_fault(death, number, signs, around)
     return None
 
 
@@ -254,13 +277,13 @@ def _raised_fault(death: Death, raised: Raised) -> Fault:
 
 
 def _signal_fault(
-    death: Death, number: int, signs: Sequence[Happened], aborts: bool, ended: bool
+    death: Death, number: int, signs: Sequence[Happened], around: Surroundings
 ) -> Fault:
     cause = SIGNAL_CAUSES[number]
     # Something in the logs aborts processes; or the kernel names this pid, as another job's; or
     # one line of an agent is all there is.
-    lone = len(death.exits) < 2 and not (ended or death.fatal or death.traps)
-    doubt = (number == 6 and aborts) or (number == 9 and bool(death.kills)) or lone
+    lone = len(death.exits) < 2 and not (around.task_ended or death.fatal or death.traps)
+    doubt = (number == 6 and around.aborting) or (number == 9 and bool(death.kills)) or lone
     narrower = [e for e in signs if _means(e) not in EFFECTS and _means(e) != "process.abort"]
     if narrower and number in (6, 11):
         cause = _means(narrower[0]) or cause

@@ -84,12 +84,11 @@ def _decide(told: Told, found: Findings) -> Judgement:
     if slurms and others:
         slurms, others, rivals = _between(slurms, others)
     if slurms:
+        told_apart = {id(rival) for rival, _ in rivals}
         effects += [
             _effect("teardown", fault)
             for fault in found.faults
-            if fault.proofs
-            and not fault.cause.startswith("slurm.")
-            and fault not in [rival for rival, _ in rivals]
+            if fault.proofs and not fault.cause.startswith("slurm.") and id(fault) not in told_apart
         ]
         return _slurm(slurms, rivals, effects, found)
     groups = _groups(others)
@@ -232,17 +231,33 @@ def _process(
 # Of ranks that the kernel killed in turn on one host, the first is the initiator. Exceptions have
 # no such order: their times are when they were noted.
 def _first_of(group: list[Fault]) -> tuple[list[Fault], list[Fault]]:
-    killed = [fault for fault in group if "kernel" in fault.sources and fault.cause in _OOM]
-    later = [fault for fault in killed if any(_surely_before(one, fault) for one in killed)]
-    return [fault for fault in group if fault not in later], later
+    killed: dict[str | None, list[Fault]] = {}
+    for fault in group:
+        if "kernel" in fault.sources and fault.cause in _OOM:
+            killed.setdefault(fault.host, []).append(fault)
+    later = {
+        id(fault)
+        for faults in killed.values()
+        for fault in faults
+        if any(_surely_before(one, fault) for one in faults)
+    }
+    first = [fault for fault in group if id(fault) not in later]
+    return first, [fault for fault in group if id(fault) in later]
 
 
 def _effect(kind: str, fault: Fault) -> Effect:
     return Effect(kind, fault.proofs[0], fault.process, fault.at)
 
 
+# Whether each of the one group came before each of the other.
 def _earlier(group: Sequence[Fault], other: Sequence[Fault]) -> bool:
-    return all(came_before(one, two) for one in group for two in other)
+    latest = [fault.at.latest if fault.at else None for fault in group]
+    earliest = [fault.at.earliest if fault.at else None for fault in other]
+    ends = [each for each in latest if each is not None]
+    starts = [each for each in earliest if each is not None]
+    if len(ends) < len(latest) or len(starts) < len(earliest):
+        return False
+    return max(ends) < min(starts)
 
 
 def _unordered(
