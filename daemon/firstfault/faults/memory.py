@@ -20,6 +20,8 @@ from firstfault.model.line import Span
 from firstfault.model.run import Happened, Process, Run, Told
 from firstfault.model.verdict import CONFIRMED, LIKELY
 
+# The run's processes by their host.
+Places = dict[str | None, list[Process]]
 CGROUP = "memory.cgroup-oom"
 HOST = "memory.host-oom"
 # Processes of a job may outlive its recorded end by KillWait and an unkillable step's time-out.
@@ -35,6 +37,9 @@ def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
         by_host.setdefault(death.process.host, []).append(death)
         for each in death.kills:
             joined.setdefault(each.event.place.text, []).append(death)
+    places: dict[str | None, list[Process]] = {}
+    for process in run.roster:
+        places.setdefault(process.host, []).append(process)
     faults: list[Fault] = []
     loose: list[Fault] = []
     for kill in _kills_of_job(told, run):
@@ -45,7 +50,7 @@ def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
         if not sure and owner is None and not _may_be_jobs(event, told, notices):
             continue
         host = event.host or (owner.process.host if owner else None)
-        fault = _kill_fault(kill, event, owner, host, notices.get(host or "", ()), run)
+        fault = _kill_fault(kill, event, owner, host, notices.get(host or "", ()), places)
         if sure:
             faults.append(fault)
         else:
@@ -56,7 +61,7 @@ def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
     known = {fault.host for fault in faults}
     for host, seen in sorted(notices.items()):
         if host not in known and (not host or None not in known) and (host or not faults):
-            faults.append(_noticed_fault(host, seen, deaths, run))
+            faults.append(_noticed_fault(host, seen, deaths, places))
     return faults or _accounted(told, deaths)
 
 
@@ -133,7 +138,7 @@ def _kill_fault(
     owner: Death | None,
     host: str | None,
     notices: Sequence[Happened],
-    run: Run,
+    places: Places,
 ) -> Fault:
     proofs = [Proof(event.place, "kernel log", host)]
     sources = {"kernel"} | {"slurm" for _ in notices}
@@ -157,7 +162,7 @@ def _kill_fault(
         key="oom",
         process=owner.process if owner else None,
         host=host,
-        candidates=() if owner else _possible(host, run),
+        candidates=() if owner else _possible(host, places),
         rank_sure=joined,
         limit=LIKELY if event.limited is None or foreign else CONFIRMED,
         at=event.at or (owner.noticed_at if owner else None),
@@ -169,7 +174,9 @@ def _kill_fault(
     )
 
 
-def _noticed_fault(host: str, seen: Sequence[Happened], deaths: Sequence[Death], run: Run) -> Fault:
+def _noticed_fault(
+    host: str, seen: Sequence[Happened], deaths: Sequence[Death], places: Places
+) -> Fault:
     alike = [d for d in deaths if _died_of_it(d) and (d.process.host == host or not host)]
     if len(alike) > 1:
         alike = [d for d in alike if not d.worker_pids]
@@ -186,7 +193,7 @@ def _noticed_fault(host: str, seen: Sequence[Happened], deaths: Sequence[Death],
         key="oom",
         process=owner.process if owner else None,
         host=host or (owner.process.host if owner else None),
-        candidates=() if owner else _possible(host or None, run),
+        candidates=() if owner else _possible(host or None, places),
         at=at,
         sources=frozenset({"slurm"} | ({"agent"} if owner else set())),
         proofs=tuple(dict.fromkeys(proofs)),
@@ -224,8 +231,8 @@ def _accounted(told: Told, deaths: Sequence[Death]) -> list[Fault]:
     ]
 
 
-def _possible(host: str | None, run: Run) -> tuple[Process, ...]:
-    return tuple(process for process in run.roster if host is not None and process.host == host)
+def _possible(host: str | None, places: Places) -> tuple[Process, ...]:
+    return () if host is None else tuple(places.get(host, ()))
 
 
 # slurmstepd's note and srun's word, by host; "" where nothing tells the host.
