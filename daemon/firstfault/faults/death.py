@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -89,16 +89,28 @@ def deaths(run: Run) -> tuple[Death, ...]:
 
 def with_kernel_words(deaths: Iterable[Death], run: Run) -> list[Death]:
     """The deaths with the kernel's lines on their pids, where host and pid agree."""
-    words: dict[int, list[Happened]] = {}
+    words: dict[tuple[int, str | None], list[Happened]] = {}
+    hosts: dict[int, dict[str | None, None]] = {}
     for each in run.happened:
         if isinstance(each.event, OomKill | Trap):
-            words.setdefault(each.event.pid, []).append(each)
-    return [_with_kernel_words(death, words) for death in deaths]
+            words.setdefault((each.event.pid, each.event.host), []).append(each)
+            hosts.setdefault(each.event.pid, {})[each.event.host] = None
+    result = []
+    for death in deaths:
+        own = death.process.host
+        mine = [
+            each
+            for pid in dict.fromkeys((*death.process.pids, *death.worker_pids))
+            # A pid names a process on its host only. Where one side's host is not known, the pid
+            # must be of a process that really died so: that is the caller's to check.
+            for host in ((own, None) if own is not None else hosts.get(pid, ()))
+            for each in words.get((pid, host), ())
+        ]
+        result.append(_with_words(death, mine))
+    return result
 
 
-def _with_kernel_words(death: Death, words: dict[int, list[Happened]]) -> Death:
-    pids = dict.fromkeys((*death.process.pids, *death.worker_pids))
-    mine = [each for pid in pids for each in words.get(pid, ()) if _is_its(each.event, death)]
+def _with_words(death: Death, mine: Sequence[Happened]) -> Death:
     return msgspec.structs.replace(
         death,
         kills=_each_once(each for each in mine if isinstance(each.event, OomKill)),
@@ -112,14 +124,6 @@ def _ends(event: ClosingSignal, process: Process) -> bool:
     if who.task is not None and process.task is not None:
         return who.task == process.task
     return who.host is None or process.host is None or who.host == process.host
-
-
-# A pid names a process on its host only. Where one side's host is not known, the pid must name
-# a process that really died of SIGKILL or of a fault: that is the caller's to check.
-def _is_its(event: object, death: Death) -> bool:
-    named = event.host if isinstance(event, OomKill | Trap) else None
-    host = death.process.host
-    return host is None or named is None or host == named
 
 
 # Nodes of one machine, and copies of one file, repeat the same kernel line.
