@@ -112,13 +112,13 @@ def test_frames_are_read_one_after_another(logs: Path, times: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_small_file_that_unpacks_to_gigabytes_is_read_in_parts(logs: Path) -> None:
-    packed = zstandard.ZstdCompressor().compress(b"\n" * (1 << 30))
+def test_a_small_file_that_unpacks_to_much_is_read_in_parts(logs: Path) -> None:
+    packed = zstandard.ZstdCompressor().compress(b"\n" * (1 << 27))
     (logs / "bomb.zst").write_bytes(packed)
 
     (document,) = gather(["logs/bomb.zst"], {}, None).case.documents
 
-    assert document.size == 1 << 30
+    assert document.size == 1 << 27
     assert sum(len(each.data) for each in document.excerpts) < 64 << 20
 
 
