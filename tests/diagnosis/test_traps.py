@@ -520,6 +520,13 @@ def test_what_looks_like_slurms_word_and_is_followed_by_more_output_is_not_sure(
     assert sure_cause(verdict) is None
 
 
+def test_a_node_failure_that_a_program_prints_last_is_not_sure() -> None:
+    verdict = made.judged(made.console(["step 10 loss 0.1", FAKES["node"]]))
+
+    assert sure_cause(verdict) is None
+    assert verdict.initiator.confidence != v.CONFIRMED
+
+
 def test_a_table_that_a_rank_prints_is_not_its_agents() -> None:
     fake = made.table((7, 7, -11, 99))
     verdict = made.judged(

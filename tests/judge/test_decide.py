@@ -87,6 +87,9 @@ def timed(one: Fault, second: int) -> Fault:
     return fault(one.cause, one.process, second=second, sources=tuple(one.sources), facts=one.facts)
 
 
+HELPER = fault("memory.cgroup-oom", None, host="c1", second=1, sources=("kernel",))
+
+
 ROWS: dict[str, tuple[Told, Findings]] = {
     "oom-joined": (told(), Findings((OOM,), PEERS)),
     "oom-host": (
@@ -107,6 +110,8 @@ ROWS: dict[str, tuple[Told, Findings]] = {
             )
         ),
     ),
+    "oom-of-nobody-then-exception": (told(), Findings((HELPER, timed(ERROR, 9)))),
+    "limit-after-oom-of-nobody": (told(), Findings((HELPER, timed(LIMIT, 9)))),
     "exception": (told(), Findings((ERROR,), PEERS)),
     "exception-alike": (told(), Findings((ERROR, fault("python.exception", rank(1))))),
     "exception-nobodys": (told(), Findings((fault("python.exception", None),))),

@@ -103,7 +103,8 @@ def _worth(cause: str, seen: list[Happened], told: Told, run: Run, sources: set[
         or (isinstance(e.event, TaskEnd) and e.event.kind == "signal")
         for e in run.happened
     )
-    if stopped or any(e.last for e in seen):
+    last = any(e.last and isinstance(e.event, Cancelled) for e in seen)
+    if stopped or last:
         return LIKELY if cause == "slurm.cancelled" else CONFIRMED
     return LIKELY
 

@@ -207,6 +207,9 @@ def _process(
     later = [fault for group in groups if group is not first for fault in group]
     if any(not _surely_before(one, fault) for one in first for fault in later):
         confidence = _lower(confidence, LIKELY)
+    if lone.process is None and (later or rivals):
+        # A kill that hit no rank that is known need not have broken the job.
+        confidence = _lower(confidence, LIKELY)
     rivals = [*rivals, *((fault, "it came later, by its node's clock") for fault in later)]
     first, repeated = _first_of(first)
     lone = first[0]
