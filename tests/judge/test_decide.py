@@ -12,14 +12,15 @@ from firstfault.faults.effects import WORDING
 from firstfault.judge.decide import DECIDED, decide
 from firstfault.model.fault import Effect, Fault, Findings, Proof
 from firstfault.model.line import Place, Span
-from firstfault.model.run import Process, Told
+from firstfault.model.run import KernelLog, Process, Told
 from firstfault.model.slurm import JobFacts
 
 TABLE = Path(__file__).parent.parent.parent / "docs" / "decision-table.md"
 NOON = dt.datetime(2026, 11, 30, 12, tzinfo=dt.UTC)
 
 
-def told(*, state: str | None = None, kernel: str | None = None) -> Told:
+def told(*, state: str | None = None, kernel: str | None = None, since: int | None = None) -> Told:
+    whole_since = None if since is None else NOON + dt.timedelta(seconds=since)
     return Told(
         runs=(),
         facts=None if state is None else JobFacts("500", state=state),
@@ -30,7 +31,7 @@ def told(*, state: str | None = None, kernel: str | None = None) -> Told:
         nodes=("c1", "c2"),
         hosts=frozenset({"c1", "c2"}),
         absent=(),
-        kernel=() if kernel is None else (("c1", kernel),),
+        kernel=() if kernel is None else (KernelLog("c1", kernel, whole_since),),
         outputs=1,
         exit_status=None,
         derived_status=None,
@@ -144,6 +145,14 @@ ROWS: dict[str, tuple[Told, Findings]] = {
     "killed-no-oom": (
         told(kernel="full", state="FAILED"),
         Findings((fault("process.killed"),), PEERS),
+    ),
+    "killed-after-the-ring": (
+        told(kernel="partial", state="FAILED", since=0),
+        Findings((fault("process.killed", second=600),), PEERS),
+    ),
+    "killed-near-the-ring": (
+        told(kernel="partial", state="FAILED", since=0),
+        Findings((fault("process.killed", second=60),), PEERS),
     ),
     "killed-otherwise": (
         told(kernel="full", state="OUT_OF_MEMORY"),

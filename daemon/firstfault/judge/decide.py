@@ -6,11 +6,13 @@ cannot be ordered is said to be unordered; what has no reason in the evidence is
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 
 import msgspec
 
 from firstfault.model.fault import Effect, Fault, Findings
+from firstfault.model.line import Span
 from firstfault.model.run import Told
 from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, UNKNOWN
 
@@ -43,6 +45,10 @@ _CRASHES = frozenset(
 )
 # Among faults that cannot be ordered, the one that is named (never more than "possible").
 _FIRST_NAMED = ("memory.", "gpu.", "node.", "slurm.node-fail", "process.", "storage.", "python.")
+
+
+# An agent notices a death within its grace time (30 s) and its polling: this is well before.
+_LEAD = dt.timedelta(minutes=2)
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -299,7 +305,7 @@ def _confidence(told: Told, group: Sequence[Fault], found: Findings) -> str:
         return CONFIRMED
     if fault.cause == "process.killed":
         state = told.facts.state if told.facts else None
-        read = kernel_read(told, fault.host) == "full" and state in (None, "FAILED")
+        read = kernel_read(told, fault.host, fault.at) == "full" and state in (None, "FAILED")
         return CONFIRMED if read else LIKELY
     if fault.cause in ("process.abort", "process.bus-error") and not fault.sources & {
         "rank",
@@ -317,10 +323,19 @@ def _alone(found: Findings) -> bool:
     return not any(effect.kind in ("peer-lost", "waited") for effect in found.effects)
 
 
-def kernel_read(told: Told, host: str | None) -> str:
-    """How much of ``host``'s kernel log was read: "full", "partial" or "none"."""
-    states = dict(told.kernel)
-    return states.get(host) or states.get(None) or "none"
+def kernel_read(told: Told, host: str | None, at: Span | None = None) -> str:
+    """How much of ``host``'s kernel log was read: "full", "partial" or "none".
+
+    With ``at``, the log counts as full when it is whole for a while before that moment.
+    """
+    logs = {log.host: log for log in told.kernel}
+    log = logs.get(host) or logs.get(None)
+    if log is None:
+        return "none"
+    latest = at.latest if at is not None else None
+    if log.since is not None and latest is not None and log.since + _LEAD < latest:
+        return "full"
+    return log.state
 
 
 def _unlogged(found: Findings) -> tuple[Effect, ...]:

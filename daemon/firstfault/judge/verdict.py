@@ -351,7 +351,7 @@ def _plain(message: str) -> str:
 
 
 def _coverage(told: Told, run: Run | None) -> tuple[v.CoverageRow, ...]:
-    kernel = dict(told.kernel)
+    kernel = {log.host: log.state for log in told.kernel}
     ranks: dict[str | None, set[int]] = {}
     for process in run.roster if run else ():
         if process.rank is not None:

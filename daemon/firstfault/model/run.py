@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import msgspec
 
 from firstfault.model.event import Event
@@ -46,11 +48,22 @@ class Run(msgspec.Struct, frozen=True):
     progressed: bool
 
 
+class KernelLog(msgspec.Struct, frozen=True):
+    """How much of a host's kernel log was read: "full", "partial" or "none".
+
+    ``host`` is None for a log of which nothing tells whose it is. A partial one may be whole
+    ``since`` a moment.
+    """
+
+    host: str | None
+    state: str
+    since: dt.datetime | None = None
+
+
 class Told(msgspec.Struct, frozen=True):
     """Everything that the evidence tells, before anybody judges it.
 
-    ``kernel_hosts`` maps a host to "full" or "partial" where its kernel log was read; the
-    host None stands for kernel logs of which nothing tells whose they are. ``hosts`` are all
+    ``kernel`` are the kernel logs that were read, or could not be. ``hosts`` are all
     hosts that the evidence names. ``zoned`` is False when a local time without a zone stood in
     it: then times order events, but must not be shown as UTC.
     """
@@ -64,7 +77,7 @@ class Told(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...]
     hosts: frozenset[str]
     absent: tuple[str, ...]
-    kernel: tuple[tuple[str | None, str], ...]
+    kernel: tuple[KernelLog, ...]
     outputs: int
     exit_status: int | None
     derived_status: int | None

@@ -24,8 +24,9 @@ from firstfault.model.event import (
     Trap,
     Xid,
 )
+from firstfault.model.evidence import Coverage
 from firstfault.model.line import Speaker
-from firstfault.model.run import Happened, Run, Told
+from firstfault.model.run import Happened, KernelLog, Run, Told
 from firstfault.model.slurm import JobFacts
 from firstfault.readers import nodelist, sacct
 from firstfault.readers.epilog import epilog_event
@@ -86,7 +87,7 @@ def told(case: Case) -> Told:
         nodes=nodes,
         hosts=_hosts(roster, numbers, happened, task_hosts),
         absent=case.nodes_absent,
-        kernel=_kernel(case, reads),
+        kernel=_kernel(case, reads, facts),
         outputs=sum(read.output is not None for read in reads),
         exit_status=_first(end.exit_status for end in ends),
         derived_status=_first(end.derived_status for end in ends),
@@ -361,17 +362,29 @@ def _hosts(
     return frozenset(host for host in (*hosts, *task_hosts.values()) if host)
 
 
-def _kernel(case: Case, reads: Sequence[_Read]) -> tuple[tuple[str | None, str], ...]:
-    found: dict[str | None, str] = {}
+def _kernel(case: Case, reads: Sequence[_Read], facts: JobFacts | None) -> tuple[KernelLog, ...]:
+    found: dict[str | None, KernelLog] = {}
     for node in case.coverage:
-        for item in node.coverage:
-            if item.what == "kernel":
-                found[node.node] = item.state
+        rows = [row for row in node.coverage if row.what == "kernel"]
+        if rows:
+            found[node.node] = _log(node.node, rows, facts)
     if not case.coverage:
         for read in reads:
             if read.kind is Kind.KERNEL:
-                found[read.document.host] = "partial"
-    return tuple(sorted(found.items(), key=lambda item: item[0] or ""))
+                found[read.document.host] = KernelLog(read.document.host, "partial")
+    return tuple(sorted(found.values(), key=lambda log: log.host or ""))
+
+
+# A log whose beginning was overwritten before the job started is whole as far as the job goes.
+def _log(node: str, rows: Sequence[Coverage], facts: JobFacts | None) -> KernelLog:
+    short = [row for row in rows if row.state != "full"]
+    if not short:
+        return KernelLog(node, "full")
+    since = short[0].since if len(short) == 1 and short[0].state == "partial" else None
+    if since is not None and facts is not None and facts.started_at is not None:
+        return KernelLog(node, "full" if since <= facts.started_at else "partial")
+    state = "none" if all(row.state == "none" for row in rows) else "partial"
+    return KernelLog(node, state, since)
 
 
 def _first(values: Iterable[T | None]) -> T | None:
