@@ -7,7 +7,7 @@ import pytest
 from firstfault.model.case import Case
 from firstfault.model.document import Document
 from firstfault.model.event import OomKill, Traceback
-from firstfault.model.run import Told
+from firstfault.model.run import KernelLog, Told
 from firstfault.runs.folders import folder_host
 from firstfault.runs.told import told
 from tests.readers.logs import document
@@ -52,7 +52,7 @@ def test_a_kernel_log_in_a_hosts_folder_is_that_hosts() -> None:
     found = read(document(log([KILLED]), "logs/n2/dmesg.txt"))
 
     assert kill(found).host == "n2"
-    assert ("n2", "partial") in found.kernel
+    assert KernelLog("n2", "partial") in found.kernel
 
 
 def test_a_folder_of_a_host_that_nobody_names_says_nothing() -> None:
