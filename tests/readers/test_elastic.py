@@ -119,6 +119,16 @@ def test_an_agent_that_was_told_to_stop_says_so(text: str, signal: int) -> None:
     assert event.signal == signal
 
 
+def test_the_launcher_before_torch_1_9_says_that_it_was_told_to_stop() -> None:
+    told = agent_event(line("Main process received SIGTERM, exiting"), ZONE)
+    ends = agent_event(line("Killing subprocess 40875"), ZONE)
+
+    assert isinstance(told, AgentSignalled)
+    assert told.signal == 15
+    assert isinstance(ends, ClosingSignal)
+    assert (ends.pid, ends.forced) == (40875, False)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -29,6 +29,9 @@ _FAILED = re.compile(
 _CLOSING = re.compile(r"Sending process (\d{1,10}) closing signal SIG[A-Z]+")
 _FORCED = re.compile(r"Unable to shutdown process (\d{1,10}) via \S+, forcefully exitt?ing via ")
 _DEATH = re.compile(r"Received (?:Signals\.)?(\w{1,12}) death signal, shutting down workers")
+# torch.distributed.launch before torch 1.9.
+_OLD_DEATH = re.compile(r"Main process received SIGTERM, exiting\s*$")
+_OLD_CLOSING = re.compile(r"Killing subprocess (\d{1,10})\s*$")
 _EXCEPTION_SIGNAL = re.compile(r"SignalException: Process (\d{1,10}) got signal: (\d{1,3})")
 _SIGNAL_NUMBERS = {"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGTERM": 15}
 
@@ -69,6 +72,10 @@ def agent_event(line: Line, zone: Zone) -> ExitNoticed | ClosingSignal | AgentSi
         return ClosingSignal(line.place, line.speaker, span, int(match[1]), False)
     if match := _FORCED.search(text):
         return ClosingSignal(line.place, line.speaker, span, int(match[1]), True)
+    if match := _OLD_CLOSING.match(text):
+        return ClosingSignal(line.place, line.speaker, None, int(match[1]), False)
+    if _OLD_DEATH.match(text):
+        return AgentSignalled(line.place, line.speaker, None, 15)
     if match := _DEATH.search(text):
         return AgentSignalled(line.place, line.speaker, span, _signal_number(match[1]))
     if match := _EXCEPTION_SIGNAL.search(text):
