@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from firstfault.faults.findings import findings
-from firstfault.judge.decide import DECIDED, Judgement, decide
+from firstfault.judge.decide import DECIDED, Judgement, at_most_likely, decide
 from firstfault.judge.runs import answering
 from firstfault.judge.verdict import assemble, facts_of
 from firstfault.model import verdict as v
 from firstfault.model.case import Case
 from firstfault.model.event import EndFacts, Xid
+from firstfault.model.fault import Proof
 from firstfault.model.run import Run, Told
 from firstfault.report import causes
 from firstfault.runs.told import told as read
@@ -26,9 +27,11 @@ def diagnose(case: Case) -> v.Verdict:
         return _say(told, None, Judgement("none", confidence, v.UNKNOWN), answer.outcomes)
     run = told.runs[answer.index]
     judgement = decide(told, found[answer.index])
+    if not answer.sure:
+        judgement = at_most_likely(judgement)
     if judgement.cause == "unknown" and not judgement.roots and _is_healthy(told, run):
         judgement = Judgement("none", v.POSSIBLE, v.UNKNOWN)
-    return _say(told, answer.index, judgement, answer.outcomes, run.attempt)
+    return _say(told, answer.index, judgement, answer.outcomes, found[answer.index].strange)
 
 
 def _say(
@@ -36,11 +39,9 @@ def _say(
     index: int | None,
     judgement: Judgement,
     outcomes: tuple[str, ...],
-    attempt: int | None = None,
+    strange: tuple[Proof, ...] = (),
 ) -> v.Verdict:
-    del attempt
     run = None if index is None else told.runs[index]
-    strange = findings(told, run).strange if run is not None else ()
     shown = judgement.cause if judgement.cause in _DOMAINS_OF_RUNS else "unknown"
     return assemble(
         told,

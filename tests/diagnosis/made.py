@@ -201,3 +201,13 @@ def accounting(
             "|01:00:10||1K|||",
         ],
     )
+
+
+def sure_cause(verdict: v.Verdict) -> str | None:
+    """The cause that the verdict is sure of, if it is."""
+    return verdict.cause.id if verdict.cause.confidence == v.CONFIRMED else None
+
+
+def sure_rank(verdict: v.Verdict) -> int | None:
+    """The rank that the verdict is sure of, if it is."""
+    return verdict.initiator.rank if verdict.initiator.confidence == v.CONFIRMED else None

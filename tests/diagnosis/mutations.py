@@ -10,14 +10,32 @@ from __future__ import annotations
 import datetime as dt
 import random
 import re
-from collections.abc import Callable, Iterable
 
 import msgspec
 
 from firstfault.model.case import Case
-from firstfault.model.document import Clock, Document, Excerpt
+from firstfault.model.document import Clock, Document
 from firstfault.readers.kind import Kind, kind
 from firstfault.streams.lines import run_folder
+from tests.diagnosis.damage import (
+    Ground,
+    Mutant,
+    Mutation,
+    each_edited,
+    edited,
+    is_accounting,
+    is_console,
+    is_kernel,
+    with_documents,
+)
+from tests.diagnosis.strangers import (
+    collateral,
+    foreign_console,
+    foreign_kernel,
+    rename_hosts,
+    renumber_job,
+    replace_pids,
+)
 
 _LABEL = re.compile(rb"^ {0,4}(\d{1,5}): ", re.MULTILINE)
 _TEE = re.compile(rb"^((?: {0,4}\d{1,5}: )?)\[default\d+\]:", re.MULTILINE)
@@ -29,104 +47,39 @@ _TABLE_LINE = re.compile(
     rb"={20,}|-{20,}|Failures:|Root Cause|\[\d+\]:\s*$|\s*(?:time|host|rank|exitcode|error_file|traceback) *: "
     rb"|ChildFailedError"
 )
+
+
 # Another job's kernel log: its victim's pid is what a test chooses.
-FOREIGN_KILL = (
-    "4,70001,%(at)d,-;python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\n"
-    "6,70002,%(at)d,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,"
-    "oom_memcg=/slurm/uid_4711/job_777,task_memcg=/slurm/uid_4711/job_777/step_0/task_0,"
-    "task=python3,pid=%(pid)d,uid=4711\n"
-    "3,70003,%(at)d,-;Memory cgroup out of memory: Killed process %(pid)d (python3) "
-    "total-vm:2465072kB, anon-rss:1719048kB, file-rss:83912kB, shmem-rss:0kB, UID:4711 "
-    "pgtables:3856kB oom_score_adj:0\n"
-)
-
-
-class Mutant(msgspec.Struct, frozen=True):
-    """A damaged case. ``names`` maps the hosts' old names to new ones; ``done`` says what was done."""
-
-    case: Case
-    names: tuple[tuple[str, str], ...] = ()
-    done: tuple[str, ...] = ()
-
-
-class Ground(msgspec.Struct, frozen=True):
-    """What is known of the undamaged case: its hosts, their tasks, ranks and run folders.
-
-    ``right`` are the ranks that the case is about; ``speakers`` each rank's task and local rank.
-    """
-
-    hosts: tuple[str, ...]
-    tasks: dict[str, tuple[int, ...]]
-    folders: dict[str, tuple[str, ...]]
-    ranks: dict[int, str]
-    right: tuple[int, ...] = ()
-    speakers: dict[int, tuple[int, int]] = {}
-
-
-Mutation = Callable[[random.Random, Case, Ground], Case]
-
-
-def _edited(document: Document, change: Callable[[bytes], bytes]) -> Document:
-    excerpts = tuple(
-        Excerpt(each.offset, each.line, changed)
-        for each in document.excerpts
-        if (changed := change(each.data))
-    )
-    size = sum(len(each.data) for each in excerpts)
-    return msgspec.structs.replace(document, excerpts=excerpts, size=size)
-
-
-def _with(case: Case, documents: Iterable[Document]) -> Case:
-    return msgspec.structs.replace(case, documents=tuple(documents))
-
-
-def _each(case: Case, chosen: Callable[[Document], bool], change: Callable[[bytes], bytes]) -> Case:
-    return _with(case, (_edited(d, change) if chosen(d) else d for d in case.documents))
-
-
-def is_console(document: Document) -> bool:
-    """Whether the document is the job's shared output."""
-    return run_folder(document.name) is None and kind(document) is Kind.OUTPUT
-
-
-def _is_kernel(document: Document) -> bool:
-    return kind(document) is Kind.KERNEL
-
-
-def _is_accounting(document: Document) -> bool:
-    return kind(document) in (Kind.SACCT_TEXT, Kind.SACCT_JSON)
-
-
 def remove_a_file(chance: random.Random, case: Case, ground: Ground) -> Case:
     """One file was not collected."""
     gone = chance.choice(case.documents)
-    return _with(case, (d for d in case.documents if d is not gone))
+    return with_documents(case, (d for d in case.documents if d is not gone))
 
 
 def remove_files(chance: random.Random, case: Case, ground: Ground) -> Case:
     """Each file is there by a toss of a coin."""
-    return _with(case, (d for d in case.documents if chance.random() < 0.5))
+    return with_documents(case, (d for d in case.documents if chance.random() < 0.5))
 
 
 def drop_accounting(chance: random.Random, case: Case, ground: Ground) -> Case:
     """Slurm has not answered."""
-    found = _with(case, (d for d in case.documents if not _is_accounting(d)))
+    found = with_documents(case, (d for d in case.documents if not is_accounting(d)))
     return msgspec.structs.replace(found, facts=None)
 
 
 def drop_rank_files(chance: random.Random, case: Case, ground: Ground) -> Case:
     """torchrun wrote no per-rank files."""
-    return _with(case, (d for d in case.documents if run_folder(d.name) is None))
+    return with_documents(case, (d for d in case.documents if run_folder(d.name) is None))
 
 
 def drop_kernel(chance: random.Random, case: Case, ground: Ground) -> Case:
     """No kernel log was read."""
-    return _with(case, (d for d in case.documents if not _is_kernel(d)))
+    return with_documents(case, (d for d in case.documents if not is_kernel(d)))
 
 
 def drop_consoles(chance: random.Random, case: Case, ground: Ground) -> Case:
     """The job's shared output is lost."""
-    return _with(case, (d for d in case.documents if not is_console(d)))
+    return with_documents(case, (d for d in case.documents if not is_console(d)))
 
 
 def keep_consoles(chance: random.Random, case: Case, ground: Ground) -> Case:
@@ -156,9 +109,9 @@ def remove_a_node(chance: random.Random, case: Case, ground: Ground) -> Case:
             each for each in lines if not each.lstrip().startswith(labels) and node not in each
         )
 
-    documents = (_edited(d, without) for d in case.documents if kept(d))
+    documents = (edited(d, without) for d in case.documents if kept(d))
     return msgspec.structs.replace(
-        _with(case, documents),
+        with_documents(case, documents),
         coverage=tuple(node for node in case.coverage if node.node != host),
         nodes_reported=tuple(n for n in case.nodes_reported if n != host),
         nodes_absent=case.nodes_absent + ((host,) if host in case.nodes_reported else ()),
@@ -167,17 +120,17 @@ def remove_a_node(chance: random.Random, case: Case, ground: Ground) -> Case:
 
 def strip_labels(chance: random.Random, case: Case, ground: Ground) -> Case:
     """srun ran without --label."""
-    return _each(case, is_console, lambda data: _LABEL.sub(b"", data))
+    return each_edited(case, is_console, lambda data: _LABEL.sub(b"", data))
 
 
 def strip_tee(chance: random.Random, case: Case, ground: Ground) -> Case:
     """torchrun ran without --tee's prefixes."""
-    return _each(case, is_console, lambda data: _TEE.sub(rb"\1", data))
+    return each_edited(case, is_console, lambda data: _TEE.sub(rb"\1", data))
 
 
 def strip_ranks(chance: random.Random, case: Case, ground: Ground) -> Case:
     """torch is too old for its rank prefix."""
-    return _each(case, lambda d: kind(d) is Kind.OUTPUT, lambda data: _RANK.sub(b"", data))
+    return each_edited(case, lambda d: kind(d) is Kind.OUTPUT, lambda data: _RANK.sub(b"", data))
 
 
 def interleave(chance: random.Random, case: Case, ground: Ground) -> Case:
@@ -193,19 +146,19 @@ def interleave(chance: random.Random, case: Case, ground: Ground) -> Case:
         heads = {key: iter(lines) for key, lines in streams.items()}
         return b"".join(next(heads[key]) for key in order)
 
-    return _each(case, is_console, mixed)
+    return each_edited(case, is_console, mixed)
 
 
 def cut_tail(chance: random.Random, case: Case, ground: Ground) -> Case:
     """A console ends in the middle of a line, or of a table."""
     part = chance.random()
-    return _each(case, is_console, lambda data: data[: int(len(data) * part)])
+    return each_edited(case, is_console, lambda data: data[: int(len(data) * part)])
 
 
 def cut_head(chance: random.Random, case: Case, ground: Ground) -> Case:
     """A console begins in the middle of a line, or of a table."""
     part = chance.random()
-    return _each(case, is_console, lambda data: data[int(len(data) * part) :])
+    return each_edited(case, is_console, lambda data: data[int(len(data) * part) :])
 
 
 def cut_middle(chance: random.Random, case: Case, ground: Ground) -> Case:
@@ -215,7 +168,7 @@ def cut_middle(chance: random.Random, case: Case, ground: Ground) -> Case:
     def cut(data: bytes) -> bytes:
         return data[: int(len(data) * low)] + data[int(len(data) * high) :]
 
-    return _each(case, is_console, cut)
+    return each_edited(case, is_console, cut)
 
 
 def lose_lines(chance: random.Random, case: Case, ground: Ground) -> Case:
@@ -226,7 +179,7 @@ def lose_lines(chance: random.Random, case: Case, ground: Ground) -> Case:
         lines = data.splitlines(keepends=True)
         return b"".join(line for line in lines if chance.random() > share)
 
-    return _each(case, lambda d: kind(d) in (Kind.OUTPUT, Kind.KERNEL), thinned)
+    return each_edited(case, lambda d: kind(d) in (Kind.OUTPUT, Kind.KERNEL), thinned)
 
 
 def drop_tables(chance: random.Random, case: Case, ground: Ground) -> Case:
@@ -236,7 +189,7 @@ def drop_tables(chance: random.Random, case: Case, ground: Ground) -> Case:
         lines = data.splitlines(keepends=True)
         return b"".join(line for line in lines if not _TABLE_LINE.search(line))
 
-    return _each(case, is_console, without)
+    return each_edited(case, is_console, without)
 
 
 def drop_agent_lines(chance: random.Random, case: Case, ground: Ground) -> Case:
@@ -246,7 +199,7 @@ def drop_agent_lines(chance: random.Random, case: Case, ground: Ground) -> Case:
         lines = data.splitlines(keepends=True)
         return b"".join(line for line in lines if not _GLOG.search(line))
 
-    return _each(case, is_console, without)
+    return each_edited(case, is_console, without)
 
 
 def drop_sruns_lines(chance: random.Random, case: Case, ground: Ground) -> Case:
@@ -256,7 +209,7 @@ def drop_sruns_lines(chance: random.Random, case: Case, ground: Ground) -> Case:
         lines = data.splitlines(keepends=True)
         return b"".join(line for line in lines if not line.startswith(b"srun:"))
 
-    return _each(case, is_console, without)
+    return each_edited(case, is_console, without)
 
 
 def repeat_console(chance: random.Random, case: Case, ground: Ground) -> Case:
@@ -264,7 +217,7 @@ def repeat_console(chance: random.Random, case: Case, ground: Ground) -> Case:
     copies = [
         msgspec.structs.replace(d, name=f"{d.name}.copy") for d in case.documents if is_console(d)
     ]
-    return _with(case, (*case.documents, *copies))
+    return with_documents(case, (*case.documents, *copies))
 
 
 def shift_a_clock(chance: random.Random, case: Case, ground: Ground) -> Case:
@@ -302,13 +255,13 @@ def shift_a_clock(chance: random.Random, case: Case, ground: Ground) -> Case:
     for document in case.documents:
         folder = run_folder(document.name)
         if folder is not None and folder.run in folders:
-            document = _edited(document, stamped)
+            document = edited(document, stamped)
         elif is_console(document) and labels:
-            document = _edited(document, console)
+            document = edited(document, console)
         if document.host == host and document.clock is not None:
             document = msgspec.structs.replace(document, clock=_later(document.clock, hours))
         documents.append(document)
-    return _with(case, documents)
+    return with_documents(case, documents)
 
 
 def _later(clock: Clock, hours: int) -> Clock:
@@ -319,113 +272,22 @@ def _later(clock: Clock, hours: int) -> Clock:
 
 def lose_clocks(chance: random.Random, case: Case, ground: Ground) -> Case:
     """No node knows its clocks."""
-    return _with(case, (msgspec.structs.replace(d, clock=None) for d in case.documents))
-
-
-def foreign_kernel(chance: random.Random, case: Case, ground: Ground) -> Case:
-    """Another job was hit by the OOM killer, under a pid that this job had on another host."""
-    pids = [
-        int(each)
-        for document in case.documents
-        if is_console(document)
-        for excerpt in document.excerpts
-        for each in re.findall(rb"\(pid: (\d+)\)", excerpt.data)
-    ]
-    pid = chance.choice(pids) if pids and chance.random() < 0.7 else 4242
-    text = FOREIGN_KILL % {"at": 10**9 + chance.randrange(10**9), "pid": pid}
-    host = chance.choice(["elsewhere9", None, *ground.hosts])
-    document = Document("other/kmsg.txt", (Excerpt(0, 1, text.encode()),), host=host, what="kernel")
-    return _with(case, (*case.documents, document))
-
-
-def foreign_console(chance: random.Random, case: Case, ground: Ground) -> Case:
-    """The output of another job lies beside the evidence of one that accounting or a node names."""
-    if not any(_is_accounting(d) or kind(d) is Kind.EPILOG for d in case.documents):
-        return case
-    lines = [
-        "0: [default0]:[rank0]: Traceback (most recent call last):",
-        '0: [default0]:[rank0]:   File "/home/bob/other.py", line 3, in <module>',
-        "0: [default0]:[rank0]: LookupError: no such split",
-        "0: E1130 15:00:00.000000 99 torch/distributed/elastic/multiprocessing/api.py:1002] failed "
-        "(exitcode: 1) local_rank: 0 (pid: 4711) of binary: /opt/venv/bin/python3",
-        f"srun: error: {chance.choice(ground.hosts or ('n1',))}: task 0: Exited with exit code 1",
-        "srun: launch/slurm: _step_signal: Terminating StepId=777.0",
-    ]
-    text = "".join(f"{line}\n" for line in lines).encode()
-    return _with(case, (*case.documents, Document("other/slurm-777.out", (Excerpt(0, 1, text),))))
-
-
-_COLLATERAL = (
-    "EOFError",
-    "BrokenPipeError: [Errno 32] Broken pipe",
-    "ConnectionResetError: [Errno 104] Connection reset by peer",
-    "torch.distributed.DistNetworkError: Broken pipe",
-    "torch.distributed.DistBackendError: NCCL communicator was aborted on rank 1.",
-    "RuntimeError: Timeout waiting for key: default_pg/0/1 after 1800000 ms",
-)
-
-
-def collateral(chance: random.Random, case: Case, ground: Ground) -> Case:
-    """A rank of a failed job dies of what another's end did to it, in words that are not known."""
-    ranks = sorted(set(ground.speakers) - set(ground.right))
-    if not ranks or not ground.right:
-        return case
-    rank = chance.choice(ranks)
-    task, local = ground.speakers[rank]
-    lead = f"{task}: [default{local}]:[rank{rank}]: "
-    lines = [
-        "Traceback (most recent call last):",
-        '  File "/home/alice/train/train.py", line 77, in drain',
-        chance.choice(_COLLATERAL),
-    ]
-    text = "".join(f"{lead}{line}\n" for line in lines).encode()
-    return _each(case, is_console, lambda data: data + text)
-
-
-def replace_pids(chance: random.Random, case: Case, ground: Ground) -> Case:
-    """Every node counts its pids from a low number (pid namespaces): they are the same on all."""
-    numbers: dict[bytes, bytes] = {}
-
-    def low(match: re.Match[bytes]) -> bytes:
-        return numbers.setdefault(match[0], b"%d" % (100 + len(numbers) % 4))
-
-    def console(data: bytes) -> bytes:
-        return re.sub(rb"(?<=pid: )\d+|(?<=process )\d+(?= closing)|(?<=PID )\d+", low, data)
-
-    return _each(case, is_console, console)
-
-
-def renumber_job(chance: random.Random, case: Case, ground: Ground) -> Case:
-    """The console and the accounting tell of a job with another number than the kernel log."""
-    number = b"%d" % chance.randrange(10**5, 10**6)
-    old = {
-        each
-        for document in case.documents
-        for excerpt in document.excerpts
-        for each in re.findall(rb"SLURM_JOB_ID=(\d+)|StepId=(\d+)", excerpt.data)
-        for each in each
-        if each
-    }
-
-    def renumbered(data: bytes) -> bytes:
-        for each in old:
-            data = re.sub(rb"(?<![\d:.])%s(?=[.|_ /\n])" % each, number, data)
-        return data
-
-    return _each(case, lambda d: True, renumbered)
+    return with_documents(case, (msgspec.structs.replace(d, clock=None) for d in case.documents))
 
 
 def shuffle_documents(chance: random.Random, case: Case, ground: Ground) -> Case:
     """The files come in another order."""
     documents = list(case.documents)
     chance.shuffle(documents)
-    return _with(case, documents)
+    return with_documents(case, documents)
 
 
 def age(chance: random.Random, case: Case, ground: Ground) -> Case:
     """The files were copied: their times say nothing."""
     at = dt.datetime(2027, 2, 1, tzinfo=dt.UTC)
-    return _with(case, (msgspec.structs.replace(d, modified_at=at) for d in case.documents))
+    return with_documents(
+        case, (msgspec.structs.replace(d, modified_at=at) for d in case.documents)
+    )
 
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -461,50 +323,11 @@ MUTATIONS: tuple[Mutation, ...] = (
 )
 
 
-def rename_hosts(chance: random.Random, mutant: Mutant, ground: Ground) -> Mutant:
-    """The nodes have other names (which may be the old names of others)."""
-    fresh = [f"gpu{number:03d}" for number in chance.sample(range(100), len(ground.hosts))]
-    if chance.random() < 0.3:
-        fresh = list(ground.hosts)
-        chance.shuffle(fresh)
-    names = dict(zip(ground.hosts, fresh, strict=True))
-    if not names:
-        return mutant
-    old = re.compile(
-        rb"(?<![\w.])(slurm_|slurmstepd-)?(%s)(?![\w.-])" % b"|".join(map(str.encode, names))
-    )
-
-    def renamed(data: bytes) -> bytes:
-        def new(match: re.Match[bytes]) -> bytes:
-            return (match[1] or b"") + names[match[2].decode()].encode()
-
-        data = re.sub(rb"n\[[\d,-]+\]", ",".join(fresh).encode(), data)
-        return old.sub(new, data)
-
-    def moved(document: Document) -> Document:
-        found = _edited(document, renamed)
-        name = old.sub(
-            lambda m: (m[1] or b"") + names[m[2].decode()].encode(), found.name.encode()
-        ).decode()
-        return msgspec.structs.replace(found, name=name, host=names.get(found.host or ""))
-
-    case = msgspec.structs.replace(
-        _with(mutant.case, (moved(d) for d in mutant.case.documents)),
-        coverage=tuple(
-            msgspec.structs.replace(node, node=names.get(node.node, node.node))
-            for node in mutant.case.coverage
-        ),
-        nodes_reported=tuple(names.get(n, n) for n in mutant.case.nodes_reported),
-        nodes_absent=tuple(names.get(n, n) for n in mutant.case.nodes_absent),
-    )
-    return Mutant(case, tuple(names.items()), (*mutant.done, "rename_hosts"))
-
-
 def _honest(case: Case, whole: Case) -> Case:
     """``case`` with a coverage that admits what is missing of the kernel logs."""
 
     def kernel(each: Case) -> list[bytes]:
-        return [e.data for d in each.documents if _is_kernel(d) for e in d.excerpts]
+        return [e.data for d in each.documents if is_kernel(d) for e in d.excerpts]
 
     left = kernel(case)
     if sorted(left) == sorted(kernel(whole)):

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from firstfault.diagnosis import diagnose
 from firstfault.model import verdict as v
+from firstfault.model.case import Case
 from firstfault.streams.lines import LONGEST_QUOTE
 from tests.diagnosis.case_files import NAMES, case, expected, explain, files
 
@@ -111,3 +113,12 @@ def test_slurms_word_that_the_job_succeeded_outweighs_errors_in_its_log(tmp_path
 
     assert verdict.cause.id == "none"
     assert verdict.cause.confidence == v.CONFIRMED
+
+
+def test_a_console_that_does_not_tell_how_the_job_ended_makes_no_failed_attempt_sure() -> None:
+    consoles = tuple(each for each in case("live-recovered").documents if each.what == "job-output")
+
+    verdict = diagnose(Case(consoles))
+
+    assert verdict.cause.confidence != v.CONFIRMED
+    assert verdict.initiator.confidence != v.CONFIRMED

@@ -14,7 +14,8 @@ from firstfault.model import verdict as v
 from firstfault.model.case import Case
 from firstfault.runs.told import told
 from tests.diagnosis.case_files import NAMES, case, expected
-from tests.diagnosis.mutations import Ground, Mutant, mutate
+from tests.diagnosis.damage import Ground, Mutant
+from tests.diagnosis.mutations import mutate
 
 
 @cache

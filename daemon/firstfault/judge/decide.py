@@ -74,6 +74,11 @@ def decide(told: Told, found: Findings) -> Judgement:
     judgement = _decide(told, found)
     if told.facts is not None or len(told.jobs) < 2:
         return judgement
+    return at_most_likely(judgement)
+
+
+def at_most_likely(judgement: Judgement) -> Judgement:
+    """``judgement``, sure of nothing."""
     return msgspec.structs.replace(
         judgement,
         confidence=_lower(judgement.confidence, LIKELY),

@@ -6,6 +6,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from firstfault.model.event import (
+    Cancelled,
+    ExitNoticed,
+    FatalError,
+    StepEnded,
+    TableEntry,
+    TaskEnd,
+    Traceback,
+)
 from firstfault.model.fault import Findings
 from firstfault.model.run import Run, Told
 from firstfault.model.slurm import JobFacts
@@ -15,7 +24,10 @@ _SUCCESS = frozenset({"COMPLETED"})
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """``index`` is the run that answers; None: the job did not fail. ``outcomes`` run by run."""
+    """``index`` is the run that answers; None: the job did not fail. ``outcomes`` run by run.
+
+    ``sure`` is False where the job may have ended otherwise than that run.
+    """
 
     index: int | None
     outcomes: tuple[str, ...]
@@ -43,7 +55,20 @@ def answering(told: Told, found: Sequence[Findings]) -> Answer:
     first = failing.index(True)
     last = len(failing) - 1 - failing[::-1].index(True)
     progressed = any(run.progressed for run in told.runs[first + 1 :])
-    return Answer(last if progressed else first, tuple(outcomes), True)
+    index = last if progressed else first
+    return Answer(index, tuple(outcomes), _failure_is_known(told, told.runs[index]))
+
+
+# An agent may start its ranks anew after a failure: that the job failed, its table, srun, Slurm or
+# an exit status must tell; or nothing followed a rank's last words, and no agent spoke.
+def _failure_is_known(told: Told, run: Run) -> bool:
+    if _known_failed(told):
+        return True
+    events = [each.event for each in run.happened]
+    ended = any(isinstance(e, TableEntry | TaskEnd | StepEnded | Cancelled) for e in events)
+    restarts = any(isinstance(e, ExitNoticed) for e in events)
+    words = any(e.last and isinstance(e.event, Traceback | FatalError) for e in run.happened)
+    return ended or (words and not restarts)
 
 
 def failed(found: Findings) -> bool:
