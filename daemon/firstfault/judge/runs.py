@@ -67,7 +67,11 @@ def _failure_is_known(told: Told, run: Run) -> bool:
     events = [each.event for each in run.happened]
     ended = any(isinstance(e, TableEntry | TaskEnd | StepEnded | Cancelled) for e in events)
     restarts = any(isinstance(e, ExitNoticed) for e in events)
-    words = any(e.last and isinstance(e.event, Traceback | FatalError) for e in run.happened)
+    # A rank's own file ends with its attempt, whatever came after.
+    words = any(
+        e.last and e.source != "rank's log" and isinstance(e.event, Traceback | FatalError)
+        for e in run.happened
+    )
     return ended or (words and not restarts)
 
 
