@@ -140,6 +140,32 @@ def twins(events: Sequence[tuple[Event, Seen | None]]) -> list[tuple[Seen, Seen]
     ]
 
 
+def died_alike(events: Sequence[tuple[Event, Seen | None]]) -> list[tuple[Seen, Seen]]:
+    """Pairs of a table's entry and a rank's file that are the same process.
+
+    A process that dies of a signal leaves no error.json that would name its run folder. It is
+    told by its death where one entry alone has that signal, local rank and attempt, and one
+    folder alone has faulthandler's word of it; a folder that a table names is that table's.
+    """
+    named = {part.run for event, part in events if isinstance(event, TableEntry) and part}
+    entries: dict[Key, dict[int, Seen]] = {}
+    files: dict[Key, dict[str, Seen]] = {}
+    for event, part in events:
+        if part is None:
+            continue
+        if isinstance(event, TableEntry) and event.exit_code < 0:
+            key = (part.attempt, part.local_rank, -event.exit_code)
+            entries.setdefault(key, {})[event.pid] = part
+        elif isinstance(event, FatalError) and part.run is not None and part.run not in named:
+            key = (part.attempt, part.local_rank, event.signal)
+            files.setdefault(key, {})[part.run] = part
+    return [
+        (next(iter(files[key].values())), next(iter(found.values())))
+        for key, found in sorted(entries.items())
+        if len(found) == 1 and len(files.get(key, ())) == 1
+    ]
+
+
 class Roster:
     """The processes of all attempts, and who an event's process is."""
 

@@ -37,7 +37,7 @@ from firstfault.readers.output import Output, read_output
 from firstfault.readers.times import zone
 from firstfault.runs.attempts import attempts, speaker_of
 from firstfault.runs.folders import folder_host, short
-from firstfault.runs.roster import Roster, Seen, heard, seen, twins
+from firstfault.runs.roster import Roster, Seen, died_alike, heard, seen, twins
 from firstfault.streams.lines import run_folder
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ def told(case: Case) -> Told:
         notes.append("Several steps place the same task on different hosts: hosts are left open.")
     parts = [part for read in reads for part in _parts(read, nodes)]
     pairs = [pair for read in reads for pair in _pairs(read, nodes)]
-    roster = Roster(parts, task_hosts, twins(pairs))
+    roster = Roster(parts, task_hosts, [*twins(pairs), *died_alike(pairs)])
     happened = [each for read in reads for each in _happened(read, roster, nodes)]
     jobs = _jobs(happened, facts) | (frozenset() if facts else _named(reads))
     numbers = sorted(
