@@ -120,7 +120,9 @@ def renumber_job(chance: random.Random, case: Case, ground: Ground) -> Case:
 
     def renumbered(data: bytes) -> bytes:
         for each in old:
-            data = re.sub(rb"(?<![\d:.])%s(?=[.|_ /\n])" % each, number, data)
+            # Exit codes and signals may be the same digits.
+            signal = rb"(?<!ignal )(?<!ignal: )(?<!Received )"
+            data = re.sub(rb"(?<![\d:.-])%s%s(?=[.|_ /\n])" % (signal, each), number, data)
         return data
 
     return each_edited(case, lambda d: True, renumbered)

@@ -12,10 +12,11 @@ from typing import TypeVar
 
 import msgspec
 
-from firstfault.model.event import Event, ExitNoticed, FatalError, TableEntry, Traceback
+from firstfault.model.event import Event, ExitNoticed, FatalError, Frame, TableEntry, Traceback
 from firstfault.model.line import Speaker
 from firstfault.model.run import Process
 from firstfault.runs.attempts import speaker_of
+from firstfault.signatures import EFFECTS, meaning
 from firstfault.streams.lines import run_folder
 
 Key = tuple[Hashable, ...]
@@ -118,26 +119,33 @@ def twins(events: Sequence[tuple[Event, Seen | None]]) -> list[tuple[Seen, Seen]
     """Pairs of a console's stream and a rank's file that are the same process.
 
     They are when one error stands in both and nowhere else: the same stack and message, of the
-    same local rank and attempt.
+    same local rank and attempt. That a peer was lost tells no rank from another: several say so
+    in the same words.
     """
-    texts: dict[Key, dict[bool, set[Seen]]] = {}
+    texts: dict[Key, dict[bool, dict[Seen, tuple[Frame, ...]]]] = {}
     for event, part in events:
         if part is None or part.local_rank is None:
             continue
         if isinstance(event, Traceback):
-            said: Key = (event.type, event.message, event.frames)
+            sign = meaning("exception", f"{event.type}: {event.message}")
+            if sign is not None and sign.means in EFFECTS:
+                continue
+            said: Key = (event.type, event.message)
         elif isinstance(event, FatalError):
-            said = (event.signal, event.frames)
+            said = (event.signal,)
         else:
             continue
         bare = msgspec.structs.replace(part, pid=None)
         sides = texts.setdefault((part.attempt, part.local_rank, *said), {})
-        sides.setdefault(part.run is not None, set()).add(bare)
-    return [
-        (next(iter(sides[True])), next(iter(sides[False])))
-        for sides in texts.values()
-        if len(sides.get(True, ())) == 1 and len(sides.get(False, ())) == 1
-    ]
+        sides.setdefault(part.run is not None, {})[bare] = event.frames
+    pairs = []
+    for sides in texts.values():
+        files, consoles = sides.get(True, {}), sides.get(False, {})
+        if len(files) == 1 and len(consoles) == 1:
+            (file, stack), (console, other) = (*files.items(), *consoles.items())
+            if stack == other:
+                pairs.append((file, console))
+    return pairs
 
 
 def died_alike(events: Sequence[tuple[Event, Seen | None]]) -> list[tuple[Seen, Seen]]:
