@@ -70,6 +70,7 @@ def test_four_nodes_records_become_a_message_within_two_seconds(tmp_path: Path) 
     assert "event=stopped" in daemon.said()
 
 
+@pytest.mark.slow
 def test_once_idle_ends_when_everything_is_delivered(tmp_path: Path) -> None:
     with SlackServer() as slack:
         config = configure(tmp_path, slack={"webhook": slack.url}, log={"report": True})
@@ -104,6 +105,7 @@ def test_a_signal_ends_it_cleanly_and_soon(tmp_path: Path, number: signal.Signal
     assert "Traceback" not in daemon.said()
 
 
+@pytest.mark.slow
 def test_files_are_found_without_a_watch(tmp_path: Path) -> None:
     config = configure(tmp_path, spool={"watch": False, "scan_s": 0.2})
     with Daemon(config) as daemon:
@@ -173,6 +175,7 @@ def test_root_is_refused(tmp_path: Path) -> None:
         assert refused.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_port_in_use_is_told(tmp_path: Path) -> None:
     with SlackServer() as other:
         port = int(other.url.split(":")[2].split("/")[0])

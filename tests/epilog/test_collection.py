@@ -182,6 +182,7 @@ def test_the_owner_need_not_be_able_to_read_the_collector(
     assert file_of(node.records()[0], "slurm-12.out").endswith(b"text\n")
 
 
+@pytest.mark.slow
 def test_a_record_is_at_most_a_mebibyte(node: Node) -> None:
     noise = b"\x01\x02 Error: line %d\n"
     text = b"".join(noise % n + b"\x03" * 200 for n in range(6000))

@@ -98,6 +98,7 @@ def test_a_rare_anchor_is_found_among_many_of_another_kind(tmp_path: Path) -> No
     assert b"CUDA error: ecc\n" in text(cut(tmp_path, data))
 
 
+@pytest.mark.slow
 def test_a_line_of_a_hundred_megabytes_is_searched_in_bounded_memory(tmp_path: Path) -> None:
     data = bytearray(b"x" * 100_000_000)
     data[70_000_000:70_000_017] = b"CUDA error: x \r y"

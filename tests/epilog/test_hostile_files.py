@@ -122,6 +122,7 @@ def test_what_is_no_file_is_neither_read_nor_waited_for(
     assert reason_of(record, target) == expected
 
 
+@pytest.mark.slow
 def test_a_huge_sparse_file_costs_neither_the_record_nor_the_other_logs(
     node: Node, owner: pwd.struct_passwd, work: Path
 ) -> None:

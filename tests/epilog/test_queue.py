@@ -41,6 +41,7 @@ def test_an_entry_that_cannot_be_read_goes_to_the_quarantine_with_the_reason(nod
     assert len([path for path in node.waiting("quarantine") if path.suffix == ".reason"]) == 3
 
 
+@pytest.mark.slow
 def test_with_no_spool_the_entry_waits_and_is_taken_when_there_is_one(node: Node) -> None:
     node.spool.rmdir()
     node.end_job()
@@ -138,6 +139,7 @@ def test_two_collectors_at_once_take_each_entry_once(node: Node) -> None:
     assert node.waiting() == []
 
 
+@pytest.mark.slow
 def test_a_collector_killed_at_any_moment_loses_nothing_and_leaves_no_half_record(
     node: Node,
 ) -> None:

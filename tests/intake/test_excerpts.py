@@ -56,6 +56,7 @@ BLOCK = LINE * 20_000
 HALF = 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "after"),
     [

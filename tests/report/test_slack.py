@@ -71,6 +71,7 @@ verdicts = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(verdicts, words, st.integers(1, 99))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_slack_takes_the_message_of_any_verdict(verdict, delivery_id, revision):
