@@ -24,10 +24,11 @@ _SACCT_FIELDS = (
     "JobID,JobName,User,Partition,State,ExitCode,DerivedExitCode,NodeList,Start,End,Elapsed,"
     "Timelimit,MaxRSS,ReqMem,Reason,WorkDir"
 )
-# set -e would hide the status of srun behind the shell's own words
+# set -e would hide the status of srun behind the shell's own words. --local-addr: the machine's
+# own name need not resolve.
 _SCRIPT = """#!/bin/bash
 srun {label} -K1 bash -c 'exec {torch}/bin/torchrun --nnodes=$SLURM_NNODES --nproc-per-node=2 \\
-  --max-restarts={restarts} --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:{port} \\
+  --max-restarts={restarts} --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:{port} --local-addr=127.0.0.1 \\
   --rdzv-id=$SLURM_JOB_ID --log-dir=ranks/$SLURMD_NODENAME --tee=3 train.py'
 """
 
