@@ -60,6 +60,18 @@ def test_a_tables_error_file_joins_a_rank_with_its_run_folder() -> None:
     assert (rank.run, rank.local_rank, rank.host, rank.pids) == ("r_0", 2, "n7", (102932,))
 
 
+def test_a_tables_host_that_is_none_of_the_jobs_nodes_names_none() -> None:
+    console = document(
+        "".join(f"3: {line}\n" for line in table(host="bigbox").splitlines())
+        + "3: slurmstepd-n4: error: x\n"
+    )
+    environment = document(
+        "SLURM_SCRIPT_CONTEXT=epilog_slurmd\nSLURM_JOB_ID=7\nSLURM_NODELIST=n[1-4]\n", "epilog.txt"
+    )
+
+    assert process(read(console, environment), 2).host == "n4"
+
+
 def test_a_hosts_short_and_full_name_are_one_and_the_short_one_is_shown() -> None:
     full = "".join(f"3: {each}\n" for each in table(host="n4.cluster").split("\n"))
 

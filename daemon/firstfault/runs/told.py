@@ -64,6 +64,7 @@ def told(case: Case) -> Told:
     nodes = _nodes(facts, ends)
     reads, left_out = _of_the_job(reads, facts, ends)
     notes += left_out
+    reads = [_with_slurms_names(read, nodes) for read in reads]
     known = _named_hosts(reads, nodes)
     reads = [_of_folder(read, known) for read in reads]
     task_hosts, clashes = _task_hosts(reads)
@@ -130,8 +131,19 @@ def _read(document: Document) -> _Read:
     return _Read(document, what, events, numbers, None, facts)
 
 
-# A job's output is that, whatever its program prints: it cannot speak for the kernel or for
-# Slurm's accounting.
+# A machine may call itself otherwise than Slurm does (NodeHostname, several slurmd on one): where
+# the job's nodes are known, another name in a table names none of them.
+def _with_slurms_names(read: _Read, nodes: tuple[str, ...]) -> _Read:
+    names = {short(node) for node in nodes}
+    events = tuple(
+        msgspec.structs.replace(event, host=None)
+        if isinstance(event, TableEntry) and event.host and short(event.host) not in names
+        else event
+        for event in read.events
+    )
+    return msgspec.structs.replace(read, events=events) if names else read
+
+
 def _named_hosts(reads: Iterable[_Read], nodes: Iterable[str]) -> frozenset[str]:
     hosts = set(nodes)
     for read in reads:
@@ -164,6 +176,8 @@ def _of_folder(read: _Read, known: frozenset[str]) -> _Read:
     return _read(msgspec.structs.replace(document, host=host))
 
 
+# A job's output is that, whatever its program prints: it cannot speak for the kernel or for
+# Slurm's accounting.
 def _kind(document: Document) -> Kind:
     found = kind(document)
     written = document.what in ("job-output", "rank-log") or (
