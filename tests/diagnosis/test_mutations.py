@@ -74,6 +74,8 @@ def wrongs(
             found.append(f"rank {member.rank}, not {sorted(right)}")
         host = ranks.get(-1 if member.rank is None else member.rank)
         own = known if host is None else {names.get(host, host)}
+        # A console alone knows a machine by its own name only.
+        own |= set(truth.get("own_names", ()))
         if member.host is not None and member.host not in own:
             found.append(f"rank {member.rank} on {member.host}, not on {sorted(own)}")
     return found
