@@ -136,8 +136,8 @@ def test_a_huge_file_of_one_line_takes_bounded_memory() -> None:
     ],
 )
 def test_what_names_a_failure_is_an_anchor(text: str) -> None:
-    assert ANCHORS.search(text.encode())
+    assert any(anchor in text.encode() for anchor in ANCHORS)
 
 
 def test_a_healthy_line_is_no_anchor() -> None:
-    assert not ANCHORS.search(LINE)
+    assert not any(anchor in LINE for anchor in ANCHORS)

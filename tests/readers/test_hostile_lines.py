@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from firstfault.intake.excerpts import ANCHORS
 from firstfault.readers import elastic, epilog, error_file, kernel, python, slurm_output, times
 from firstfault.readers.error_file import looks_like_error_file
 from firstfault.readers.kernel import kernel_events, slurm_cgroup
@@ -104,16 +103,6 @@ def test_a_pattern_does_not_backtrack(name: str, use: Try) -> None:
     limit = kernel._LONGEST if name.startswith("kernel.") else LONGEST_TEXT
     slow = {
         text[:40]: spent for text in HOSTILE if (spent := seconds(partial(use, text[:limit]))) > 0.5
-    }
-
-    assert slow == {}
-
-
-def test_the_anchors_do_not_backtrack() -> None:
-    slow = {
-        text[:40]: spent
-        for text in HOSTILE
-        if (spent := seconds(partial(ANCHORS.findall, text.encode()))) > 0.5
     }
 
     assert slow == {}

@@ -6,7 +6,6 @@ the lines around whatever looks like a failure, the first ones before the last o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -22,13 +21,34 @@ _BEFORE = 16 << 10
 _AFTER = 64 << 10
 _MOST_BETWEEN = 24 << 20
 
-# What begins or names a failure, in the fewest words.
-ANCHORS = re.compile(
-    rb"Traceback \(most recent|\bexitcode|Root Cause|ChildFailedError|death signal|closing signal|"
-    rb"Fatal Python error|oom[-_]kill|Out Of Memory|[Oo]ut of memory|CANCELLED AT|Node failure on|"
-    rb"srun: error|slurmstepd[^\n]{0,80}error|Exited with exit code|segfault at|Killed process|"
-    rb"NVRM: Xid|CUDA error|NCCL (?:WARN|error)|Watchdog caught|terminate called|"
-    rb"killed by signal|Error: "
+# What begins or names a failure, in the fewest words. Plain strings: a search for one runs at
+# memory's speed, a regular expression of all of them at a hundredth of it.
+ANCHORS = (
+    b"Traceback (most recent",
+    b"exitcode",
+    b"Root Cause",
+    b"ChildFailedError",
+    b"death signal",
+    b"closing signal",
+    b"Fatal Python error",
+    b"oom-kill",
+    b"oom_kill",
+    b"Out Of Memory",
+    b"ut of memory",
+    b"CANCELLED AT",
+    b"Node failure on",
+    b"srun: error",
+    b"slurmstepd",
+    b"segfault at",
+    b"Killed process",
+    b"NVRM: Xid",
+    b"CUDA error",
+    b"NCCL WARN",
+    b"NCCL error",
+    b"Watchdog caught",
+    b"terminate called",
+    b"killed by signal",
+    b"Error: ",
 )
 
 
@@ -92,18 +112,24 @@ class _Kept:
         if offset == 0:
             end = chunk.rfind(b"\n", 0, _HEAD) + 1 or _HEAD
             self._keep(chunk, 0, end, offset, line)
-        for match in ANCHORS.finditer(chunk):
-            if self._bytes > _MOST_BETWEEN:
-                break
-            if offset + match.start() < self._end:
-                continue
-            low = max(0, match.start() - _BEFORE, self._end - offset)
-            low = chunk.rfind(b"\n", 0, low) + 1 if low else 0
-            high = chunk.find(b"\n", match.end() + _AFTER) + 1 or len(chunk)
-            self._keep(chunk, max(low, self._end - offset), high, offset, line)
+        found = {anchor: chunk.find(anchor) for anchor in ANCHORS} if self._has_room() else {}
+        while self._has_room() and (hits := [at for at in found.values() if at >= 0]):
+            start = min(hits)
+            if offset + start >= self._end:
+                low = max(0, start - _BEFORE, self._end - offset)
+                low = chunk.rfind(b"\n", 0, low) + 1 if low else 0
+                high = chunk.find(b"\n", start + _AFTER) + 1 or len(chunk)
+                self._keep(chunk, max(low, self._end - offset), high, offset, line)
+            after = max(self._end - offset, start + 1)
+            for anchor, at in found.items():
+                if 0 <= at < after:
+                    found[anchor] = chunk.find(anchor, after)
         self._tail.append(Excerpt(offset, line, chunk))
         while len(self._tail) > 2 and sum(len(each.data) for each in self._tail[1:]) > _TAIL:
             self._tail.pop(0)
+
+    def _has_room(self) -> bool:
+        return self._bytes <= _MOST_BETWEEN
 
     def _keep(self, chunk: bytes, low: int, high: int, offset: int, line: int) -> None:
         number = line + chunk.count(b"\n", 0, low)
