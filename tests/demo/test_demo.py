@@ -118,7 +118,11 @@ def test_the_demonstration_names_the_rank_that_was_killed(
 def test_on_a_terminal_the_page_is_served_until_ctrl_c(kept: Path) -> None:
     master, terminal = os.openpty()
     running = subprocess.Popen(
-        [sys.executable, "-m", "firstfault", "demo", "--folder", str(kept)],
+        # Whoever runs the tests in the background may have had SIGINT ignored for them.
+        [
+            *("/usr/bin/env", "--default-signal=INT"),
+            *(sys.executable, "-m", "firstfault", "demo", "--folder", str(kept)),
+        ],
         stdin=terminal,
         stdout=terminal,
         stderr=subprocess.PIPE,
