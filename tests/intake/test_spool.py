@@ -101,12 +101,12 @@ def test_drafts_and_other_files_are_left_alone(folder: Path) -> None:
         (b"", "x.json.gz", "not an evidence record"),
         (b"\xff\xfe\x00", "x.json", "not an evidence record"),
         (b"[" * 200_00, "x.json", "not an evidence record"),
-        (gzip.compress(b'{"schema": "firstfault.evidence/1"}')[:-9], "x.json.gz", "gzip"),
-        (gzip.compress(b"{}") + b"more", "x.json.gz", "after the end"),
+        (gzip.compress(b'{"schema": "firstfault.evidence/1"}', mtime=0)[:-9], "x.json.gz", "gzip"),
+        (gzip.compress(b"{}", mtime=0) + b"more", "x.json.gz", "after the end"),
         (b'{"schema": "other/1"}', "x.json", "its schema is 'other/1'"),
         (b'{"schema": "firstfault.evidence/1", "id": "1"}', "x.json", "damaged evidence record"),
         (b" " * 100_001, "x.json", "spool.max_file_bytes"),
-        (gzip.compress(b" " * 50_000_000, 9), "x.json.gz", "spool.max_record_bytes"),
+        (gzip.compress(b" " * 50_000_000, 9, mtime=0), "x.json.gz", "spool.max_record_bytes"),
     ],
 )
 def test_what_does_not_parse_goes_to_quarantine_with_the_reason(

@@ -24,9 +24,8 @@ from firstfault.model.event import (
     Trap,
     Xid,
 )
-from firstfault.model.evidence import Coverage
 from firstfault.model.line import Speaker
-from firstfault.model.run import Happened, KernelLog, Run, Told
+from firstfault.model.run import Happened, Run, Told
 from firstfault.model.slurm import JobFacts
 from firstfault.readers import nodelist, sacct
 from firstfault.readers.epilog import epilog_event
@@ -37,6 +36,7 @@ from firstfault.readers.output import Output, read_output
 from firstfault.readers.times import zone
 from firstfault.runs.attempts import attempts, speaker_of
 from firstfault.runs.folders import folder_host, short
+from firstfault.runs.kernel_logs import kernel_logs
 from firstfault.runs.roster import Roster, Seen, died_alike, heard, seen, twins
 from firstfault.streams.lines import run_folder
 
@@ -88,7 +88,7 @@ def told(case: Case) -> Told:
         nodes=nodes,
         hosts=_hosts(roster, numbers, happened, task_hosts),
         absent=case.nodes_absent,
-        kernel=_kernel(case, reads, facts),
+        kernel=kernel_logs(case, _kernel_hosts(reads), facts),
         outputs=sum(read.output is not None for read in reads),
         exit_status=_first(end.exit_status for end in ends),
         derived_status=_first(end.derived_status for end in ends),
@@ -376,29 +376,8 @@ def _hosts(
     return frozenset(host for host in (*hosts, *task_hosts.values()) if host)
 
 
-def _kernel(case: Case, reads: Sequence[_Read], facts: JobFacts | None) -> tuple[KernelLog, ...]:
-    found: dict[str | None, KernelLog] = {}
-    for node in case.coverage:
-        rows = [row for row in node.coverage if row.what == "kernel"]
-        if rows:
-            found[node.node] = _log(node.node, rows, facts)
-    if not case.coverage:
-        for read in reads:
-            if read.kind is Kind.KERNEL:
-                found[read.document.host] = KernelLog(read.document.host, "partial")
-    return tuple(sorted(found.values(), key=lambda log: log.host or ""))
-
-
-# A log whose beginning was overwritten before the job started is whole as far as the job goes.
-def _log(node: str, rows: Sequence[Coverage], facts: JobFacts | None) -> KernelLog:
-    short = [row for row in rows if row.state != "full"]
-    if not short:
-        return KernelLog(node, "full")
-    since = short[0].since if len(short) == 1 and short[0].state == "partial" else None
-    if since is not None and facts is not None and facts.started_at is not None:
-        return KernelLog(node, "full" if since <= facts.started_at else "partial")
-    state = "none" if all(row.state == "none" for row in rows) else "partial"
-    return KernelLog(node, state, since)
+def _kernel_hosts(reads: Iterable[_Read]) -> list[str | None]:
+    return [read.document.host for read in reads if read.kind is Kind.KERNEL]
 
 
 def _first(values: Iterable[T | None]) -> T | None:
