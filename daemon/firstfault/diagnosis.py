@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firstfault.faults.findings import findings
-from firstfault.judge.decide import DECIDED, Judgement, at_most_likely, decide
+from firstfault.judge.decide import Judgement, at_most_likely, decide, said_cause
 from firstfault.judge.runs import answering
 from firstfault.judge.verdict import assemble, facts_of
 from firstfault.model import verdict as v
@@ -13,8 +13,6 @@ from firstfault.model.fault import Proof
 from firstfault.model.run import Run, Told
 from firstfault.report import causes
 from firstfault.runs.told import told as read
-
-_DOMAINS_OF_RUNS = frozenset({"none", "unknown"}) | DECIDED
 
 
 def diagnose(case: Case) -> v.Verdict:
@@ -42,7 +40,7 @@ def _say(
     strange: tuple[Proof, ...] = (),
 ) -> v.Verdict:
     run = None if index is None else told.runs[index]
-    shown = judgement.cause if judgement.cause in _DOMAINS_OF_RUNS else "unknown"
+    shown = said_cause(judgement.cause)
     return assemble(
         told,
         run or (told.runs[-1] if told.runs else None),

@@ -47,6 +47,11 @@ _CRASHES = frozenset(
 _FIRST_NAMED = ("memory.", "gpu.", "node.", "slurm.node-fail", "process.", "storage.", "python.")
 
 
+def said_cause(cause: str) -> str:
+    """The cause that a verdict says for ``cause``: itself where it is decided, else "unknown"."""
+    return cause if cause in DECIDED or cause == "none" else "unknown"
+
+
 # An agent notices a death within its grace time (30 s) and its polling: this is well before.
 _LEAD = dt.timedelta(minutes=2)
 

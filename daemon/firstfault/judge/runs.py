@@ -107,8 +107,3 @@ def _known_failed(told: Told) -> bool:
     if facts is not None and facts.state is not None:
         return facts.state not in _SUCCESS
     return bool(told.exit_status)
-
-
-def spoke(run: Run) -> bool:
-    """Whether any rank of the run was heard."""
-    return bool(run.roster)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from firstfault.faults.effects import WORDING
-from firstfault.judge.decide import DECIDED, Judgement, kernel_read
+from firstfault.judge.decide import Judgement, kernel_read, said_cause
 from firstfault.judge.missing import missing
 from firstfault.judge.title import happened, title
 from firstfault.model import verdict as v
@@ -37,8 +37,8 @@ def assemble(
     remedy: v.Remedy,
 ) -> v.Verdict:
     """The verdict; ``domain`` and ``remedy`` are what the knowledge base says of the cause."""
-    decided = judgement.cause in DECIDED or judgement.cause in ("none", "unknown")
-    cause = judgement.cause if decided else "unknown"
+    cause = said_cause(judgement.cause)
+    decided = cause == judgement.cause
     confidence = judgement.confidence if decided else v.UNKNOWN
     roots = judgement.roots
     proofs = _proofs(roots)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-import functools
 import re
 from collections.abc import Sequence
 
-import jinja2
 import msgspec
 
 import firstfault
 from firstfault.model import verdict as v
 from firstfault.report import wording as w
 from firstfault.report.outline import outline
+from firstfault.report.page import page
 from firstfault.report.sections import Limits
 
 LIMITS = Limits(items=25, quote=1000, phrase=500)
@@ -43,23 +42,10 @@ def render(
     for link in links:
         if not _HREF.fullmatch(link.href):
             raise ValueError(f"a report links to http, https or a path, not {link.href!r}")
-    return _template().render(
+    return page("report.html").render(
         said=outline(verdict, LIMITS),
         generated_at=None if generated_at is None else w.moment(generated_at),
         revision=revision,
         links=links,
         version=firstfault.__version__,
     )
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("firstfault.templates", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["number"] = w.number
-    return environment.get_template("report.html")

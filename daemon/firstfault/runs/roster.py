@@ -265,12 +265,6 @@ class Roster:
         found = [each for each in self._processes.values() if each.attempt == attempt]
         return tuple(sorted(found, key=_order))
 
-    def task_of_run(self, run: str) -> int | None:
-        """The task whose agent made the run folder ``run``, if a line joins them."""
-        root = self._agents.find(("run", run))
-        tasks = [task for task in self._task_hosts if self._agents.find(("task", task)) == root]
-        return tasks[0] if len(tasks) == 1 else None
-
 
 def _order(process: Process) -> tuple[bool, int, str, int]:
     return (

@@ -55,6 +55,13 @@ class _Read(msgspec.Struct, frozen=True):
     zoned: bool = True
 
 
+class _Parts(msgspec.Struct, frozen=True):
+    """The parts of processes that one document names: by its events, and by its streams."""
+
+    pairs: tuple[tuple[Event, Seen | None], ...]
+    streams: tuple[Seen, ...]
+
+
 def told(case: Case) -> Told:
     """Everything that the case's documents tell."""
     reads = [_read(document) for document in sorted(case.documents, key=_document_order)]
@@ -70,10 +77,16 @@ def told(case: Case) -> Told:
     task_hosts, clashes = _task_hosts(reads)
     if clashes:
         notes.append("Several steps place the same task on different hosts: hosts are left open.")
-    parts = [part for read in reads for part in _parts(read, nodes)]
-    pairs = [pair for read in reads for pair in _pairs(read, nodes)]
+    named = [_named_parts(read, nodes) for read in reads]
+    pairs = [pair for each in named for pair in each.pairs]
+    parts = [part for _, part in pairs if part is not None]
+    parts += [part for each in named for part in each.streams]
     roster = Roster(parts, task_hosts, [*twins(pairs), *died_alike(pairs)])
-    happened = [each for read in reads for each in _happened(read, roster, nodes)]
+    happened = [
+        one
+        for read, each in zip(reads, named, strict=True)
+        for one in _happened(read, each.pairs, roster)
+    ]
     jobs = _jobs(happened, facts) | (frozenset() if facts else _named(reads))
     numbers = sorted(
         {part.attempt for part in parts} | {a for r in reads for a in r.attempts} or {0}
@@ -134,6 +147,8 @@ def _read(document: Document) -> _Read:
 # A machine may call itself otherwise than Slurm does (NodeHostname, several slurmd on one): where
 # the job's nodes are known, another name in a table names none of them.
 def _with_slurms_names(read: _Read, nodes: tuple[str, ...]) -> _Read:
+    if not nodes:
+        return read
     names = {short(node) for node in nodes}
     events = tuple(
         msgspec.structs.replace(event, host=None)
@@ -141,7 +156,7 @@ def _with_slurms_names(read: _Read, nodes: tuple[str, ...]) -> _Read:
         else event
         for event in read.events
     )
-    return msgspec.structs.replace(read, events=events) if names else read
+    return msgspec.structs.replace(read, events=events)
 
 
 def _named_hosts(reads: Iterable[_Read], nodes: Iterable[str]) -> frozenset[str]:
@@ -270,25 +285,22 @@ def _lone_agent(read: _Read, nodes: tuple[str, ...]) -> bool:
     return not several and all(len(found) == 1 for found in ranks.values())
 
 
-def _pairs(read: _Read, nodes: tuple[str, ...]) -> list[tuple[Event, Seen | None]]:
+def _named_parts(read: _Read, nodes: tuple[str, ...]) -> _Parts:
     lone = _lone_agent(read, nodes)
-    return [
+    pairs = tuple(
         (event, seen(event, attempt, lone_agent=lone))
         for event, attempt in zip(read.events, read.attempts, strict=True)
+    )
+    streams = [
+        heard(each.speaker, read.document.name, lone_agent=lone)
+        for each in (read.output.heard if read.output is not None else ())
     ]
+    return _Parts(pairs, tuple(part for part in streams if part is not None))
 
 
-def _parts(read: _Read, nodes: tuple[str, ...]) -> list[Seen]:
-    lone = _lone_agent(read, nodes)
-    parts = [part for _, part in _pairs(read, nodes)]
-    if read.output is not None:
-        parts += [
-            heard(each.speaker, read.document.name, lone_agent=lone) for each in read.output.heard
-        ]
-    return [part for part in parts if part is not None]
-
-
-def _happened(read: _Read, roster: Roster, nodes: tuple[str, ...]) -> list[Happened]:
+def _happened(
+    read: _Read, pairs: Iterable[tuple[Event, Seen | None]], roster: Roster
+) -> list[Happened]:
     if read.kind is Kind.OUTPUT:
         own = read.document.what == "rank-log" or run_folder(read.document.name) is not None
         source = "rank's log" if own else "job output"
@@ -304,7 +316,7 @@ def _happened(read: _Read, roster: Roster, nodes: tuple[str, ...]) -> list[Happe
             last=event.place.offset >= end,
             cut=cut and event.place.offset >= end,
         )
-        for event, part in _pairs(read, nodes)
+        for event, part in pairs
     ]
 
 

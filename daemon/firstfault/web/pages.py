@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 from urllib.parse import quote
 
-import jinja2
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
@@ -18,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from firstfault.model import verdict as v
 from firstfault.model.jobs import JobSummary, StoredVerdict
+from firstfault.report.page import page
 
 SHOWN = 100
 
@@ -69,7 +68,7 @@ def application(
 
     async def jobs(_request: Request) -> Response:
         rows = await run_in_threadpool(failures.newest, SHOWN)
-        return HTMLResponse(_template().render(jobs=[_shown(row) for row in rows]))
+        return HTMLResponse(page("jobs.html").render(jobs=[_shown(row) for row in rows]))
 
     async def report(request: Request) -> Response:
         stored = await _stored(failures, request)
@@ -130,15 +129,3 @@ def _shown(row: JobSummary) -> dict[str, object]:
         "ended_at": row.ended_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "ended_shown": row.ended_at.strftime("%Y-%m-%d %H:%M:%S"),
     }
-
-
-@functools.cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("firstfault.templates", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("jobs.html")
