@@ -15,7 +15,7 @@ from firstfault.readers.error_file import looks_like_error_file
 from firstfault.readers.kernel import kernel_events, slurm_cgroup
 from firstfault.readers.kind import kind
 from firstfault.readers.output import read_output
-from firstfault.signatures import signatures
+from firstfault.signatures import TARGETS, signatures
 from firstfault.streams import lines, prefixes
 from firstfault.streams.lines import LONGEST_TEXT
 from tests.readers.logs import ZONE, document
@@ -85,7 +85,7 @@ def patterns() -> list[tuple[str, Try]]:
                 searched = re.search(rf"\b{name}\.(?:search|finditer|sub)\(", source)
                 use: Try = value.search if searched else value.match
                 found.append((f"{module.__name__.rpartition('.')[2]}.{name}", use))
-    for target in ("exception", "line"):
+    for target in TARGETS:
         found += [(each.signature.id, each.regex.search) for each in signatures(target)]
     return found
 

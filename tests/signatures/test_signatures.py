@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from firstfault.model.event import Sign
 from firstfault.signatures import (
     EFFECTS,
+    TARGETS,
     Compiled,
     SignatureError,
     known_causes,
@@ -14,9 +17,10 @@ from firstfault.signatures import (
     parse,
     signatures,
 )
+from firstfault.signatures.order import ordered
 from tests.readers.logs import events
 
-ALL = [*signatures("exception"), *signatures("line")]
+ALL = [each for target in TARGETS for each in signatures(target)]
 SAMPLES = [(each, sample) for each in ALL for sample in each.signature.samples]
 CAUSES = frozenset({"python.exception"})
 
@@ -38,11 +42,11 @@ wrong_if = 'it is not'
     SAMPLES,
     ids=[f"{each.signature.id}-{n}" for n, (each, _) in enumerate(SAMPLES)],
 )
-def test_a_sample_is_understood_as_its_own_signature_means(each: Compiled, sample: str) -> None:
+def test_a_sample_is_understood_as_its_own_signature(each: Compiled, sample: str) -> None:
     found = meaning(each.signature.target, sample)
 
     assert found is not None
-    assert found.means == each.signature.means
+    assert found.id == each.signature.id
 
 
 @pytest.mark.parametrize(
@@ -87,7 +91,7 @@ def test_what_no_signature_knows_means_nothing(target: str, text: str) -> None:
     assert meaning(target, text) is None
 
 
-def test_the_first_match_counts() -> None:
+def test_the_narrowest_match_counts() -> None:
     text = "RuntimeError: CUDA error: an illegal memory access was encountered"
 
     found = meaning("exception", text)
@@ -134,7 +138,6 @@ def test_an_unsound_signature_is_refused_with_its_place(old: str, new: str, says
         (SOUND.replace("reference = 'a program'\n", ""), "reference"),
         (SOUND + "surprise = 1\n", "surprise"),
         (SOUND.replace('id = "a"', "id = 3"), "id"),
-        (SOUND + SOUND, "twice"),
         ("", "signature"),
     ],
 )
@@ -144,3 +147,65 @@ def test_a_file_that_is_none_is_refused_with_its_name(text: str, says: str) -> N
 
     assert str(refused.value).startswith("site.toml: ")
     assert says in str(refused.value)
+
+
+WIDE = SOUND.replace('id = "a"', 'id = "wide"').replace("near_misses = ['boom x']\n", "")
+WIDE = WIDE.replace("'boom \\d+'", "'boom'").replace("['boom 7']", "['boom']")
+
+
+def both(narrow: str, wide: str = WIDE) -> Callable[[str], str]:
+    found = ordered([*parse(narrow, "a.toml", CAUSES), *parse(wide, "b.toml", CAUSES)])
+
+    def name(text: str) -> str:
+        match = found.narrowest(text)
+        assert match
+        return match.signature.id
+
+    return name
+
+
+def narrower(text: str, than: str) -> str:
+    return f"{text}narrower_than = [{than!r}]\n"
+
+
+def test_an_overlap_that_is_not_declared_is_refused_with_both_ids_and_the_sample() -> None:
+    with pytest.raises(SignatureError) as refused:
+        both(SOUND)
+
+    assert str(refused.value).startswith("a.toml: signature 'a': narrower_than: ")
+    assert "'boom 7'" in str(refused.value)
+    assert "'wide' of b.toml" in str(refused.value)
+
+
+def test_the_declared_narrower_counts_and_the_wider_where_it_alone_matches() -> None:
+    name = both(narrower(SOUND, "wide"))
+
+    assert name("boom 7") == "a"
+    assert name("boom") == "wide"
+
+
+def test_narrower_than_a_narrower_one_is_narrower_than_all() -> None:
+    widest = WIDE.replace('"wide"', '"widest"').replace("'boom'", "'bo+'")
+    name = both(narrower(SOUND, "wide"), narrower(WIDE, "widest") + widest)
+
+    assert name("boom 7") == "a"
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide", "says"),
+    [
+        (narrower(SOUND, "none"), WIDE, "'none' is no signature"),
+        (narrower(SOUND, "wide"), narrower(WIDE, "a"), "leads back to itself"),
+        (SOUND, SOUND, "id: it stands in a.toml, too"),
+    ],
+)
+def test_an_order_that_is_none_is_refused(narrow: str, wide: str, says: str) -> None:
+    with pytest.raises(SignatureError, match=says):
+        both(narrow, wide)
+
+
+def test_of_two_that_nothing_orders_the_effect_counts_and_then_the_first_in_the_text() -> None:
+    bang = SOUND.replace("boom", "bang").replace('id = "a"', 'id = "b"')
+
+    assert both(SOUND, bang)("bang 1 boom 2") == "b"
+    assert both(SOUND, bang.replace("python.exception", "waited"))("boom 2 bang 1") == "b"

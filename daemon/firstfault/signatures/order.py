@@ -1,0 +1,85 @@
+"""Which signature counts where several match: the narrowest, as they declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from firstfault.signatures.signature import EFFECTS, Compiled, SignatureError
+
+
+class Ordered(msgspec.Struct, frozen=True):
+    """Signatures of one target, by id, and for each the ids of those that it is narrower than."""
+
+    all: tuple[Compiled, ...]
+    wider: Mapping[str, frozenset[str]]
+
+    def narrowest(self, text: str) -> Compiled | None:
+        """The match that no other match is narrower than.
+
+        Of several an effect stands before a cause, for an effect blames nobody; then the one
+        that begins first in ``text``, then the first by id.
+        """
+        matches = {
+            each.signature.id: (each, found.start())
+            for each in self.all
+            if (found := each.regex.search(text))
+        }
+        if len(matches) > 1:
+            beaten = {wide for name in matches for wide in self.wider[name]}
+            matches = {name: match for name, match in matches.items() if name not in beaten}
+        best = min(
+            matches.values(),
+            key=lambda match: (match[0].signature.means not in EFFECTS, match[1]),
+            default=None,
+        )
+        return best[0] if best else None
+
+
+def ordered(signatures: Iterable[Compiled]) -> Ordered:
+    """``signatures``, all of one target, in their order.
+
+    Raises `SignatureError` for an id that stands there twice, for a ``narrower_than`` that names
+    no signature or leads back to its own, and for a sample that another signature matches too,
+    unless the sample's own is declared the narrower.
+    """
+    found = tuple(sorted(signatures, key=lambda each: each.signature.id))
+    by_id: dict[str, Compiled] = {}
+    for each in found:
+        if (first := by_id.setdefault(each.signature.id, each)) is not each:
+            raise SignatureError(f"{_place(each)}: id: it stands in {first.origin}, too")
+    wider = {name: frozenset(_wider(each, by_id)) for name, each in by_id.items()}
+    for each in found:
+        for sample in each.signature.samples:
+            for other in found:
+                name = other.signature.id
+                if other is each or name in wider[each.signature.id]:
+                    continue
+                if other.regex.search(sample):
+                    raise SignatureError(
+                        f"{_place(each)}: narrower_than: its sample {sample!r} is matched by "
+                        f"{name!r} of {other.origin}, too, and it is not declared the narrower"
+                    )
+    return Ordered(found, wider)
+
+
+def _wider(each: Compiled, by_id: Mapping[str, Compiled]) -> set[str]:
+    result: set[str] = set()
+    ahead = list(each.signature.narrower_than)
+    while ahead:
+        name = ahead.pop()
+        if name == each.signature.id:
+            raise SignatureError(f"{_place(each)}: narrower_than: it leads back to itself")
+        if name not in by_id:
+            raise SignatureError(
+                f"{_place(each)}: narrower_than: {name!r} is no signature of its target"
+            )
+        if name not in result:
+            result.add(name)
+            ahead.extend(by_id[name].signature.narrower_than)
+    return result
+
+
+def _place(each: Compiled) -> str:
+    return f"{each.origin}: signature {each.signature.id!r}"
