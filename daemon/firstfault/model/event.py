@@ -172,7 +172,7 @@ class Cancelled(msgspec.Struct, frozen=True):
     """slurmstepd ends a job or a step. ``host`` is the step's first node, not a culprit.
 
     ``reason`` is "time-limit", "preemption", "node-failure", "requeue", "task-failure",
-    "signal" or None where the line gives none. ``step`` is None for a whole job.
+    "signal", "failed" or None where the line gives none. ``step`` is None for a whole job.
     """
 
     place: Place
@@ -206,6 +206,83 @@ class ShellKill(msgspec.Struct, frozen=True):
     signal: int
 
 
+class LaunchFailure(msgspec.Struct, frozen=True):
+    """The job, a step or a task could not be started; ``program`` is what could not be run.
+
+    ``what`` is "command", "not-executable", "interpreter", "execve", "directory", "output", "step",
+    "task", "submission", "prolog" or "container". ``fatal`` is False for a word of a shell that
+    goes on after it; ``code`` is the exit status that it leaves, where that is known.
+    """
+
+    place: Place
+    speaker: Speaker
+    what: str
+    host: str | None = None
+    job: str | None = None
+    step: str | None = None
+    tasks: tuple[int, ...] = ()
+    program: str | None = None
+    code: int | None = None
+    fatal: bool = True
+
+
+class MemoryPoll(msgspec.Struct, frozen=True):
+    """Slurm's accounting poll ended a step over its memory limit (OverMemoryKill), in bytes."""
+
+    place: Place
+    speaker: Speaker
+    host: str | None
+    job: str | None
+    step: str | None
+    used: int | None = None
+    limit: int | None = None
+
+
+class Interrupt(msgspec.Struct, frozen=True):
+    """srun was interrupted at its terminal (Ctrl-C) and ends the step."""
+
+    place: Place
+    step: str | None = None
+
+
+class SlurmNote(msgspec.Struct, frozen=True):
+    """A daemon of Slurm noted something of a job or a node (slurmctld.log, slurmd.log).
+
+    ``kind`` is "time-limit", "node-failure", "node-down", "preempted", "cancelled", "requeued",
+    "oom", "memory-poll", "signal", "exit", "prolog", "launch", "boot" or "killed-task";
+    ``number`` is the signal or the exit code, ``by_uid`` who cancelled.
+    """
+
+    place: Place
+    at: Span | None
+    kind: str
+    host: str | None = None
+    job: str | None = None
+    step: str | None = None
+    number: int | None = None
+    by_uid: int | None = None
+    reason: str | None = None
+
+
+class PodEnd(msgspec.Struct, frozen=True):
+    """Kubernetes says how a container of a pod, or the whole pod, ended or why it cannot start.
+
+    ``reason`` is Kubernetes' word ("OOMKilled", "Error", "Evicted", "ErrImagePull"); ``exit_code``
+    is 128 plus the signal for a signal. ``last`` is True for the state before a restart.
+    """
+
+    place: Place
+    at: Span | None
+    pod: str
+    reason: str
+    node: str | None = None
+    container: str | None = None
+    exit_code: int | None = None
+    message: str | None = None
+    restarts: int | None = None
+    last: bool = False
+
+
 class Sign(msgspec.Struct, frozen=True):
     """A line that a signature knows: ``signature`` is its id, ``means`` what it says."""
 
@@ -227,6 +304,7 @@ class EndFacts(msgspec.Struct, frozen=True):
     nodes: str | None
     exit_status: int | None
     derived_status: int | None
+    restarts: int | None = None
 
 
 Event = (
@@ -245,6 +323,11 @@ Event = (
     | NodeFailure
     | StepEnded
     | ShellKill
+    | LaunchFailure
+    | MemoryPoll
+    | Interrupt
+    | SlurmNote
+    | PodEnd
     | Sign
     | EndFacts
 )
