@@ -11,7 +11,11 @@ from firstfault.model.slurm import JobFacts
 
 
 class Process(msgspec.Struct, frozen=True):
-    """One rank's process in one attempt, as far as the evidence names it."""
+    """One rank's process in one attempt, as far as the evidence names it.
+
+    ``lines`` is how many lines of its own streams were read, None where no stream of it was:
+    silence counts as evidence only for a process that was heard.
+    """
 
     attempt: int
     rank: int | None = None
@@ -20,6 +24,7 @@ class Process(msgspec.Struct, frozen=True):
     task: int | None = None
     run: str | None = None
     pids: tuple[int, ...] = ()
+    lines: int | None = None
 
 
 class Happened(msgspec.Struct, frozen=True):

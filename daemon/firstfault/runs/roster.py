@@ -35,6 +35,7 @@ class Seen(msgspec.Struct, frozen=True):
     task: int | None
     run: str | None
     pid: int | None
+    lines: int | None = None
 
 
 class Joined:
@@ -86,12 +87,12 @@ def seen(event: Event, attempt: int, *, lone_agent: bool) -> Seen | None:
     )
 
 
-def heard(who: Speaker, document: str, *, lone_agent: bool) -> Seen | None:
-    """The part of a process that a stream names, None for a launcher's or nobody's."""
+def heard(who: Speaker, lines: int, document: str, *, lone_agent: bool) -> Seen | None:
+    """The part of a process that a stream of ``lines`` names, None for a launcher's or nobody's."""
     if who.local_rank is None and who.rank is None:
         return None
     part = Seen(
-        who.attempt or 0, (), (), who.rank, who.local_rank, who.host, who.task, who.run, None
+        who.attempt or 0, (), (), who.rank, who.local_rank, who.host, who.task, who.run, None, lines
     )
     return _seen(part, document, lone_agent=lone_agent)
 
@@ -242,6 +243,7 @@ class Roster:
             task=task,
             run=_only(part.run for part in group),
             pids=tuple(sorted({part.pid for part in group if part.pid is not None})),
+            lines=_heard_lines(group),
         )
 
     # A run folder's files name no host, but their agent may be a task whose host is known.
@@ -273,6 +275,11 @@ def _order(process: Process) -> tuple[bool, int, str, int]:
         process.host or "",
         process.local_rank if process.local_rank is not None else -1,
     )
+
+
+def _heard_lines(group: list[Seen]) -> int | None:
+    counts = [part.lines for part in group if part.lines is not None]
+    return sum(counts) if counts else None
 
 
 def _only(values: Iterable[T | None]) -> T | None:

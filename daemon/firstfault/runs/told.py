@@ -292,7 +292,7 @@ def _named_parts(read: _Read, nodes: tuple[str, ...]) -> _Parts:
         for event, attempt in zip(read.events, read.attempts, strict=True)
     )
     streams = [
-        heard(each.speaker, read.document.name, lone_agent=lone)
+        heard(each.speaker, each.lines, read.document.name, lone_agent=lone)
         for each in (read.output.heard if read.output is not None else ())
     ]
     return _Parts(pairs, tuple(part for part in streams if part is not None))
