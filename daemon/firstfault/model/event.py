@@ -292,6 +292,73 @@ class Sign(msgspec.Struct, frozen=True):
     means: str
 
 
+class WorkersStarted(msgspec.Struct, frozen=True):
+    """An agent said which ranks it starts: "Rendezvous complete for workers. Result: ...".
+
+    ``ranks`` are (local rank, global rank). ``restarts`` counts this agent's failed attempts,
+    ``agents`` is how many agents take part, ``world_size`` how many ranks; None where not told.
+    """
+
+    place: Place
+    speaker: Speaker
+    at: Span | None
+    agent_pid: int | None
+    restarts: int
+    ranks: tuple[tuple[int, int], ...]
+    agents: int | None = None
+    world_size: int | None = None
+
+
+class GroupEnded(msgspec.Struct, frozen=True):
+    """An agent said that its workers ended: ``how`` is "failed", "changed" or "finished".
+
+    "failed": it will start them anew. "changed": it starts them anew because agents came or
+    went. "finished": all of them ended with success.
+    """
+
+    place: Place
+    speaker: Speaker
+    at: Span | None
+    agent_pid: int | None
+    how: str
+
+
+class LaunchBegan(msgspec.Struct, frozen=True):
+    """A launcher began: the line that it writes once, before it starts anything."""
+
+    place: Place
+    speaker: Speaker
+    at: Span | None
+    launcher: str
+
+
+class LauncherEnd(msgspec.Struct, frozen=True):
+    """Another launcher than torchrun told how one of its processes ended.
+
+    ``exit_code`` is negative for a signal, None where not told; ``rank`` and ``host`` only where
+    its words identify them. ``first`` is True where it says that no other ended badly before.
+    """
+
+    place: Place
+    speaker: Speaker
+    launcher: str
+    exit_code: int | None
+    rank: int | None = None
+    local_rank: int | None = None
+    host: str | None = None
+    pid: int | None = None
+    first: bool = False
+
+
+class WorldSize(msgspec.Struct, frozen=True):
+    """A program or launcher said how many ranks there are; ``rank`` is the one that said so."""
+
+    place: Place
+    speaker: Speaker
+    size: int
+    rank: int | None = None
+
+
 class EndFacts(msgspec.Struct, frozen=True):
     """What a node's Epilog was told of the job's end (raw wait statuses; zero is ambiguous)."""
 
@@ -329,5 +396,10 @@ Event = (
     | SlurmNote
     | PodEnd
     | Sign
+    | WorkersStarted
+    | GroupEnded
+    | LaunchBegan
+    | LauncherEnd
+    | WorldSize
     | EndFacts
 )
