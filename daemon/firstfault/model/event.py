@@ -7,12 +7,25 @@ import msgspec
 from firstfault.model.line import Place, Span, Speaker
 
 
+class Holder(msgspec.Struct, frozen=True):
+    """What one process held as the OOM killer looked, by its table of tasks."""
+
+    pid: int
+    command: str
+    resident_kb: int
+
+
 class OomKill(msgspec.Struct, frozen=True):
     """The kernel's OOM killer chose a process (the lines of one kill, joined).
 
     ``limited`` is True for a memory cgroup's limit, False for a node out of memory, None when
     the lines do not tell. ``job``, ``step``, ``task`` and ``node`` come from the victim's
-    cgroup path; ``task`` is node-local before Slurm 23.11 and global since.
+    cgroup path; ``task`` is node-local before Slurm 23.11 and global since. ``limit_cgroup`` is
+    the cgroup whose limit was full, ``swap`` True where it was the limit on memory and swap.
+    ``holders`` are the processes that held most, most first. ``killer`` is "kernel", or a
+    program that kills for the node's sake: "earlyoom", "systemd-oomd" (a cgroup whole: its pid
+    is 0). ``boot`` counts the boots in a log of several, from 1, None in a log of one.
+    ``quoted`` is True where the line stood among a program's output: it may be the program's.
     """
 
     place: Place
@@ -29,10 +42,18 @@ class OomKill(msgspec.Struct, frozen=True):
     usage_kb: int | None = None
     limit_kb: int | None = None
     resident_kb: int | None = None
+    limit_cgroup: str | None = None
+    swap: bool = False
+    holders: tuple[Holder, ...] = ()
+    killer: str = "kernel"
+    boot: int | None = None
+    quoted: bool = False
 
 
 class Trap(msgspec.Struct, frozen=True):
-    """The kernel noted a fatal fault of a user process; ``kind`` is "segfault" or a trap name."""
+    """The kernel noted a fatal fault of a user process; ``kind`` is "segfault", a trap's name or
+    "signal N". ``boot`` and ``quoted`` as in `OomKill`.
+    """
 
     place: Place
     at: Span | None
@@ -41,6 +62,29 @@ class Trap(msgspec.Struct, frozen=True):
     command: str
     kind: str
     library: str | None = None
+    boot: int | None = None
+    quoted: bool = False
+
+
+class KernelSign(msgspec.Struct, frozen=True):
+    """A kernel's line that a signature knows, with what the lines after it add.
+
+    ``pid`` and ``command`` are the process that it names. ``facts`` are the pattern's named
+    groups ("server", "device", "seconds", ...), "module" (a file system's in a hung task's
+    stack) and "recovered" (the kernel said later that it is well again). ``boot`` and ``quoted``
+    as in `OomKill`.
+    """
+
+    place: Place
+    at: Span | None
+    host: str | None
+    signature: str
+    means: str
+    pid: int | None = None
+    command: str | None = None
+    facts: tuple[tuple[str, str], ...] = ()
+    boot: int | None = None
+    quoted: bool = False
 
 
 class Xid(msgspec.Struct, frozen=True):
@@ -172,7 +216,7 @@ class Cancelled(msgspec.Struct, frozen=True):
     """slurmstepd ends a job or a step. ``host`` is the step's first node, not a culprit.
 
     ``reason`` is "time-limit", "preemption", "node-failure", "requeue", "task-failure",
-    "signal", "failed" or None where the line gives none. ``step`` is None for a whole job.
+    "signal", "failed", "unkillable" or None where the line gives none. ``step`` is None for a whole job.
     """
 
     place: Place
@@ -377,6 +421,7 @@ class EndFacts(msgspec.Struct, frozen=True):
 Event = (
     OomKill
     | Trap
+    | KernelSign
     | Xid
     | ExitNoticed
     | TableEntry
