@@ -15,6 +15,7 @@ from firstfault.model.event import (
     EndFacts,
     Event,
     ExitNoticed,
+    KernelSign,
     NodeFailure,
     OomKill,
     OomNoticed,
@@ -350,7 +351,16 @@ def _run(number: int, roster: Roster, happened: Sequence[Happened], reads: Seque
 
 def _has_attempt(event: Event) -> bool:
     return not isinstance(
-        event, OomKill | Trap | Xid | TaskEnd | OomNoticed | Cancelled | NodeFailure | EndFacts
+        event,
+        OomKill
+        | Trap
+        | KernelSign
+        | Xid
+        | TaskEnd
+        | OomNoticed
+        | Cancelled
+        | NodeFailure
+        | EndFacts,
     )
 
 
