@@ -110,6 +110,7 @@ def test_a_sound_signature_loads() -> None:
     ("old", "new", "says"),
     [
         ('target = "line"', 'target = "file"', "target 'file'"),
+        ('means = "python.exception"', 'means = "python.exception"\nat_most = "sure"', "'sure'"),
         ('means = "python.exception"', 'means = "no.cause"', "'no.cause'"),
         ("samples = ['boom 7']", "samples = []", "no sample"),
         ("samples = ['boom 7']", "samples = ['bang']", "'bang'"),

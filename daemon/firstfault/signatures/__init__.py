@@ -9,8 +9,9 @@ fault of another would look like: "peer-lost" (a peer went away), "waited" (a pe
 in time), "stopped" (told to stop), "launcher" (the launcher's own report of its workers),
 "worker-killed" (a DataLoader worker was killed) · ``samples`` and ``near_misses``: what must and
 must not match · ``narrower_than``: the ids of those that may match the same text and then do not
-count · ``reference``: where the format comes from · ``wrong_if``: what would prove the reading
-wrong.
+count · ``at_most``: how sure a verdict by these words alone may be ("confirmed", "likely" or
+"possible"), for words that something else may say too · ``reference``: where the format comes
+from · ``wrong_if``: what would prove the reading wrong.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import msgspec
 
 EFFECTS = frozenset({"peer-lost", "waited", "stopped", "launcher", "worker-killed"})
 TARGETS = ("exception", "line", "kernel")
+AT_MOST = ("confirmed", "likely", "possible")
 
 
 class SignatureError(ValueError):
@@ -27,6 +28,8 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     wrong_if: str
     near_misses: tuple[str, ...] = ()
     narrower_than: tuple[str, ...] = ()
+    anchors: tuple[str, ...] = ()
+    at_most: str = "confirmed"
 
 
 class Compiled(msgspec.Struct, frozen=True):
@@ -35,6 +38,11 @@ class Compiled(msgspec.Struct, frozen=True):
     signature: Signature
     regex: re.Pattern[str]
     origin: str
+
+    @property
+    def place(self) -> str:
+        """Its file and id, for an error's message."""
+        return f"{self.origin}: signature {self.signature.id!r}"
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,6 +72,8 @@ def _compiled(signature: Signature, origin: str, causes: frozenset[str]) -> Comp
         raise SignatureError(f"{place}: target {signature.target!r} is none of {list(TARGETS)}")
     if signature.means not in EFFECTS and signature.means not in causes:
         raise SignatureError(f"{place}: means: {signature.means!r} is no cause and no effect")
+    if signature.at_most not in AT_MOST:
+        raise SignatureError(f"{place}: at_most: {signature.at_most!r} is none of {list(AT_MOST)}")
     if not signature.samples:
         raise SignatureError(f"{place}: samples: there is no sample")
     try:
