@@ -126,7 +126,7 @@ def _loose_fault(key: str, seen: Sequence[Happened]) -> Fault:
     means = None if sign is None else sign.means
     cause = cause_of(event, means)
     killed = cause == "worker-killed"
-    limit = POSSIBLE if killed else worth(event, means, cut=all(each.cut for each in seen))
+    limit = POSSIBLE if killed else worth(event, sign, cut=all(each.cut for each in seen))
     return Fault(
         cause="process.killed" if killed else cause,
         key=key,

@@ -17,7 +17,7 @@ from firstfault.model.fault import Effect, Fault, Proof
 from firstfault.model.line import Span
 from firstfault.model.run import Happened, Process, Run
 from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, ExceptionFacts
-from firstfault.signatures import EFFECTS
+from firstfault.signatures import EFFECTS, Signature
 
 SIGNAL_CAUSES = {
     4: "process.fatal-signal",
@@ -96,10 +96,14 @@ def is_collectives(event: Traceback) -> bool:
     return bool(depth and _C10D_TYPES.search(event.type))
 
 
-def worth(event: Traceback, means: str | None, *, cut: bool) -> str:
-    """The most that an exception is worth as the cause of a failure."""
+def worth(event: Traceback, said: Signature | None, *, cut: bool) -> str:
+    """The most that an exception is worth as the cause of a failure; ``said``: what knows it."""
+    if cut:
+        return POSSIBLE
+    if said is not None:
+        return said.at_most
     unclear = is_collectives(event) or _BROKEN_LINK.search(event.type)
-    return POSSIBLE if cut or (means is None and unclear) else CONFIRMED
+    return POSSIBLE if unclear else CONFIRMED
 
 
 def exception_facts(event: Traceback) -> ExceptionFacts:
@@ -241,7 +245,7 @@ def _raised_fault(death: Death, raised: Raised) -> Fault:
     frame = own_frame(event.frames)
     where = f"{frame.file}:{frame.line}" if frame else event.message[:80]
     cause = cause_of(event, raised.means)
-    limit = worth(event, raised.means, cut=raised.cut)
+    limit = worth(event, raised.signature, cut=raised.cut)
     if limit == CONFIRMED and not raised.ended:
         limit = LIKELY
     facts: list[tuple[str, str]] = []
