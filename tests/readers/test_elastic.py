@@ -15,9 +15,12 @@ from firstfault.model.event import (
     AgentSignalled,
     ClosingSignal,
     ExitNoticed,
+    GroupEnded,
+    LaunchBegan,
     TableEntry,
     TaskEnd,
     Traceback,
+    WorkersStarted,
 )
 from firstfault.model.line import Speaker
 from firstfault.readers.elastic import agent_event
@@ -364,3 +367,128 @@ def test_a_labelled_tee_prefix_does_not_hide_a_table() -> None:
     text = "\n".join(f"3: {each}" for each in table().split("\n"))
 
     assert {entry.speaker for entry in entries(text)} == {Speaker(task=3)}
+
+
+def test_a_table_within_another_is_another_agents() -> None:
+    one, other = table(host="n1"), table(host="n2", rank=10)
+    cut = one.index("  exitcode", one.index("Root Cause"))
+
+    found = entries(one[:cut] + other + one[cut:])
+
+    assert [(entry.host, entry.rank) for entry in found] == [("n1", 3), ("n2", 11), ("n2", 10)]
+    assert found[0].table != found[1].table == found[2].table
+
+
+def test_of_two_tables_written_line_by_line_into_one_another_nothing_is_told() -> None:
+    one, other = table(host="n1").split("\n"), table(host="n2", rank=8).split("\n")
+
+    assert entries("\n".join(f"{a}\n{b}" for a, b in zip(one, other, strict=True))) == []
+
+
+def test_entries_of_two_hosts_are_of_two_agents() -> None:
+    one = table(host="n1")
+    mixed = one.replace("host      : n1", "host      : n2", 1)
+
+    found = entries(mixed)
+
+    assert len({entry.table for entry in found}) == 2
+
+
+def test_a_cut_table_without_indent_swallows_nothing() -> None:
+    text = "\n".join(each.strip() for each in table().rstrip("=\n").split("\n"))
+
+    found = events(text + "\nsrun: error: n7: task 0: Killed\nTraceback (most recent call last):\n"
+                   '  File "a.py", line 1, in f\nValueError: after\n')  # fmt: skip
+
+    assert [event.message for event in found if isinstance(event, Traceback)] == ["after"]
+
+
+def test_torch_1_9_gives_a_recorded_errors_message() -> None:
+    text = (
+        "Root Cause:\n[0]:\n  time: 2021-07-01_08:00:00\n  rank: 0 (local_rank: 0)\n"
+        "  exitcode: 1 (pid: 3)\n  error_file: /tmp/a/attempt_0/0/error.json\n"
+        '  msg: "ValueError: boom"\n' + "=" * 40 + "\n"
+    )
+
+    assert [entry.error for entry in entries(text)] == ["ValueError: boom"]
+
+
+RESULT = """\
+[default] Rendezvous complete for workers. Result:
+  restart_count=1
+  master_addr=n1
+  master_port=29500
+  group_rank=1
+  group_world_size=2
+  local_ranks=[0, 1]
+  role_ranks=[2, 3]
+  global_ranks=[2, 3]
+  role_world_sizes=[4, 4]
+  global_world_sizes=[4, 4]
+"""
+
+
+def starts(text: str) -> list[WorkersStarted]:
+    return [event for event in events(text) if isinstance(event, WorkersStarted)]
+
+
+@pytest.mark.parametrize(
+    ("head", "pid"),
+    [
+        ("INFO:torch.distributed.elastic.agent.server.api:", None),
+        ("[2024-03-12 02:29:19,601] torch.distributed.elastic.agent.server.api: [INFO] ", None),
+        ("I1130 16:06:59.358000 20279 torch/distributed/elastic/agent/server/api.py:553] ", 20279),
+    ],
+)
+def test_an_agent_tells_the_ranks_that_it_starts(head: str, pid: int | None) -> None:
+    (started,) = starts(head + RESULT)
+
+    assert started.ranks == ((0, 2), (1, 3))
+    assert (started.restarts, started.agents, started.world_size) == (1, 2, 4)
+    assert started.agent_pid == pid
+
+
+def test_ranks_of_two_agents_that_speak_at_once_are_told_of_neither() -> None:
+    twice = "\n".join(f"{each}\n{each}" for each in RESULT.rstrip().split("\n"))
+
+    assert starts(twice) == []
+
+
+def test_a_list_of_ranks_that_was_cut_is_none() -> None:
+    assert starts(RESULT[:-60] + "step 1\n") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        ("[default] Worker group FAILED. 2/3 attempts left; will restart worker group", "failed"),
+        ("[default] Detected 1 new nodes from group_rank=0; will restart worker group", "changed"),
+        (
+            "[default] worker group successfully finished. Waiting 300 seconds for other agents to finish.",
+            "finished",
+        ),
+        (
+            "Local worker group finished (WorkerState.SUCCEEDED). Waiting 300 seconds for other agents to finish",
+            "finished",
+        ),
+    ],
+)
+def test_an_agent_tells_how_its_group_ended(text: str, how: str) -> None:
+    event = agent_event(line(f"INFO:{API}:{text}"), ZONE)
+
+    assert isinstance(event, GroupEnded)
+    assert event.how == how
+    assert agent_event(line(text), ZONE) is None
+
+
+def test_torchrun_begins_with_a_word_on_threads() -> None:
+    event = agent_event(
+        line(
+            "W1130 16:06:59.358000 20279 torch/distributed/run.py:803] Setting OMP_NUM_THREADS "
+            "environment variable for each process to be 1 in default, to avoid your system "
+            "being overloaded"
+        ),
+        ZONE,
+    )
+
+    assert isinstance(event, LaunchBegan)

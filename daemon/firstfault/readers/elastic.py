@@ -1,28 +1,32 @@
-"""torchelastic: its agent's lines (four layouts since torch 1.9) and ChildFailedError tables.
+"""torchelastic: its agents' lines, in four layouts since torch 1.9, and those of its forerunner.
 
-Formats as in torch 1.9 to 2.13, torch/distributed/elastic/multiprocessing/api.py (log lines)
-and errors/__init__.py (``ChildFailedError.format_msg``).
+Formats as in torch 1.9 to 2.13, torch/distributed/elastic/multiprocessing/api.py,
+agent/server/api.py and run.py; before torch 1.9 in torch/distributed/launch.py.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator
+
+import msgspec
 
 from firstfault.model.event import (
     AgentSignalled,
     ClosingSignal,
     ExitNoticed,
-    TableEntry,
+    GroupEnded,
+    LaunchBegan,
+    WorkersStarted,
 )
-from firstfault.model.line import Line, Place, Span
-from firstfault.readers.times import Zone, glog, moment, noticed, within_second
+from firstfault.model.line import Line, Place, Span, Speaker
+from firstfault.readers.times import Zone, glog, moment, noticed
 
 _GLOG = re.compile(
     r"[VIWEFC](?P<day>\d{4}) (?P<clock>\d\d:\d\d:\d\d\.\d{3,9}) +(?P<pid>\d+) (?P<path>[^\]]{1,512})\] "
 )
 _BRACKETED = re.compile(r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] [\w.]+: \[[A-Z]+\] ")
+_PLAIN = re.compile(r"[A-Z]{4,8}:[\w.]{1,200}:")
 _FAILED = re.compile(
     r"failed \(exitcode: (-?\d{1,6})\) local_rank: (\d{1,6}) \(pid: (\d{1,10})\) of (?:binary|fn): "
 )
@@ -34,40 +38,61 @@ _OLD_DEATH = re.compile(r"Main process received SIGTERM, exiting\s*$")
 _OLD_CLOSING = re.compile(r"Killing subprocess (\d{1,10})\s*$")
 _EXCEPTION_SIGNAL = re.compile(r"SignalException: Process (\d{1,10}) got signal: (\d{1,3})")
 _SIGNAL_NUMBERS = {"SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGTERM": 15}
-
-_ORDINAL = re.compile(r"\s*\[(\d{1,6})\]:\s*$")
-_FIELD = re.compile(r"\s*(time|host|rank|exitcode|error_file|traceback|msg)\s*: ?(.*)$", re.DOTALL)
-_RANK = re.compile(r"(\d{1,7}) \(local_rank: (\d{1,6})\)\s*$")
-_EXIT = re.compile(r"(-?\d{1,6}) \(pid: (\d{1,10})\)\s*(?:\((SIG\w+)\))?\s*$")
-_ERROR_LINE = re.compile(
-    r"(?:  )?([A-Za-z_][\w.]{0,200}: .*|(?:[\w.]{1,200}\.)?[A-Z]\w{0,100})$", re.DOTALL
+_GROUP = (
+    (re.compile(r"Worker group (?:FAILED|UNHEALTHY)\. \d+/\d+ attempts left; will "), "failed"),
+    (re.compile(r"Detected \d+ new nodes from group_rank=\d+; will restart worker"), "changed"),
+    (re.compile(r"worker group successfully finished\. Waiting \d+ seconds for "), "finished"),
+    (re.compile(r"Local worker group finished \((?:WorkerState\.)?SUCCEEDED\)\. "), "finished"),
 )
-_STACK_LINE = re.compile(r" {4}|\s*File \"")
-_BORDER = re.compile(r"\s*([=*]{20,}|-{20,})\s*$")
+# torchrun, once for each agent, before its workers: the one line that it writes by default.
+_THREADS = "Setting OMP_NUM_THREADS environment variable for each process to be "
+_RESULT = re.compile(r"\[[^\]]{0,64}\] Rendezvous complete for workers\. Result:\s*$")
+_RESULT_FIELD = re.compile(
+    r"\s*(restart_count|master_addr|master_port|group_rank|group_world_size|local_ranks|"
+    r"role_ranks|global_ranks|role_world_sizes|global_world_sizes|event_log_handler)=(.*)$"
+)
+_NUMBERS = re.compile(r"\[((?:\d{1,7}(?:, ?)?){1,10000})\]\s*$")
+
+# A line of an agent has one of these in it.
+AGENT_WORDS = ("exitcode", "process", "death signal", "SignalException", "orker group")
+
+AgentEvent = ExitNoticed | ClosingSignal | AgentSignalled | GroupEnded | LaunchBegan
 
 
-def agent_event(line: Line, zone: Zone) -> ExitNoticed | ClosingSignal | AgentSignalled | None:
+class Head(msgspec.Struct, frozen=True):
+    """What stands before an agent's message: ``layout`` is None for a line without one."""
+
+    layout: str | None = None
+    at: dt.datetime | None = None
+    pid: int | None = None
+
+
+def head(text: str, zone: Zone) -> Head:
+    """The head of an agent's line, in any of its layouts."""
+    if match := _GLOG.match(text):
+        # Before torch 2.4 the number is a thread id (15 digits), not a pid.
+        pid = int(match["pid"]) if len(match["pid"]) <= 8 else None
+        return Head("glog", glog(match["day"], match["clock"], zone), pid)
+    if match := _BRACKETED.match(text):
+        return Head("bracketed", moment(match["time"], zone))
+    return Head("plain") if _PLAIN.match(text) else Head()
+
+
+def agent_event(line: Line, zone: Zone) -> AgentEvent | None:
     """The event in one line of an agent, None for any other line."""
     text = line.text
-    at: dt.datetime | None = None
-    agent_pid = None
-    if match := _GLOG.match(text):
-        at = glog(match["day"], match["clock"], zone)
-        # Before torch 2.4 the number is a thread id (15 digits), not a pid.
-        agent_pid = int(match["pid"]) if len(match["pid"]) <= 8 else None
-    elif match := _BRACKETED.match(text):
-        at = moment(match["time"], zone)
+    begin = head(text, zone)
     if match := _FAILED.search(text):
         return ExitNoticed(
             line.place,
             line.speaker,
-            noticed(at),
+            noticed(begin.at),
             int(match[1]),
             int(match[2]),
             int(match[3]),
-            agent_pid,
+            begin.pid,
         )
-    span = None if at is None else Span(at, at)
+    span = None if begin.at is None else Span(begin.at, begin.at)
     if match := _CLOSING.search(text):
         return ClosingSignal(line.place, line.speaker, span, int(match[1]), False)
     if match := _FORCED.search(text):
@@ -80,6 +105,12 @@ def agent_event(line: Line, zone: Zone) -> ExitNoticed | ClosingSignal | AgentSi
         return AgentSignalled(line.place, line.speaker, span, _signal_number(match[1]))
     if match := _EXCEPTION_SIGNAL.search(text):
         return AgentSignalled(line.place, line.speaker, None, int(match[2]))
+    if _THREADS in text:
+        return LaunchBegan(line.place, line.speaker, span, "torchrun")
+    if begin.layout is not None:
+        for pattern, how in _GROUP:
+            if pattern.search(text):
+                return GroupEnded(line.place, line.speaker, span, begin.pid, how)
     return None
 
 
@@ -87,122 +118,59 @@ def _signal_number(word: str) -> int:
     return int(word) if word.isdigit() else _SIGNAL_NUMBERS.get(word, 0)
 
 
-class TableReader:
-    """Takes one stream's lines and gives the entries of its failure tables.
+class StartReader:
+    """Takes one stream's lines and gives what its agents say of the ranks that they start.
 
-    `active` tells that the last line belonged to a table: a traceback in one is the table's, not
-    the stream's.
+    The message has a line for each of its fields; of two that are written into one another,
+    nothing is told.
     """
 
     def __init__(self) -> None:
         self.active = False
-        self._open = False
-        self._table = 0
-        self._root = False
-        self._root_first = False
         self._fields: dict[str, str] = {}
-        self._indented = False
-        self._in_stack = False
-        self._place: Place | None = None
-        self._last: Line | None = None
+        self._first: tuple[Place, Speaker, Head] | None = None
 
-    def feed(self, line: Line, zone: Zone) -> Iterator[TableEntry]:
-        """The entries that ``line`` ends."""
-        text = line.text
-        stripped = text.strip()
-        if stripped in ("Failures:", "Other Failures:") or stripped.startswith("Root Cause"):
-            yield from self._end(zone)
-            self._begin(stripped)
-            return
-        if not self._open:
-            self.active = False
-            return
-        # srun and other programs may write between a table's lines.
-        self.active = not self._is_foreign(text)
+    def feed(self, line: Line, zone: Zone) -> WorkersStarted | None:
+        """The event that ``line`` ends."""
+        if "Rendezvous complete for" in line.text:
+            whole = _RESULT.search(line.text) is not None and not self.active
+            self.active, self._fields = whole, {}
+            self._first = (line.place, line.speaker, head(line.text, zone)) if whole else None
+            return None
         if not self.active:
-            return
-        self._last = line
-        if _BORDER.match(text):
-            yield from self._end(zone)
-            # The table ends at the border that closes its last section.
-            closes = stripped[0] == "*" or (
-                self._root and stripped[0] == "=" and not self._root_first
-            )
-            self._open = not closes
-        elif _ORDINAL.match(text):
-            yield from self._end(zone)
-            self._fields = {"ordinal": stripped}
-        elif self._fields:
-            self._take(line)
-        elif stripped != "<NO_OTHER_FAILURES>":
-            # Not a table after all, or one that was cut: do not swallow what follows.
-            self._open = self.active = False
-
-    def flush(self, zone: Zone) -> Iterator[TableEntry]:
-        """The entry that the end of the stream ends."""
-        yield from self._end(zone)
-        self._open = self.active = False
-
-    def _begin(self, heading: str) -> None:
-        self._root = heading.startswith("Root Cause")
-        if not self._open:
-            self._table += 1
-            # torch 1.9 prints the root first, the others after a border that ends later tables.
-            self._root_first = heading == "Root Cause:"
-        self._open = self.active = True
-
-    def _is_foreign(self, text: str) -> bool:
-        if text.startswith(("srun: ", "slurmstepd")):
-            return True
-        # An entry's last field is through and the line has lost the entry's indent: a cut table.
-        told = "traceback" in self._fields or "msg" in self._fields
-        bare = bool(text) and not text[0].isspace()
-        return (
-            told
-            and self._indented
-            and bare
-            and not _ORDINAL.match(text)
-            and not _BORDER.match(text)
-        )
-
-    def _take(self, line: Line) -> None:
-        match = None if "traceback" in self._fields else _FIELD.match(line.text)
-        if match is None:
-            if "traceback" in self._fields:
-                # An exception's line follows its stack; a message's further lines do not.
-                if self._in_stack and (error := _ERROR_LINE.match(line.text)):
-                    self._fields["error"] = error[1]
-                self._in_stack = bool(_STACK_LINE.match(line.text))
-            return
-        self._in_stack = False
+            return None
+        match = _RESULT_FIELD.match(line.text)
+        if match is None or match[1] in self._fields:
+            self.active = False
+            return None
         self._fields[match[1]] = match[2]
-        self._indented = line.text[0].isspace()
-        if match[1] == "exitcode":
-            self._place = line.place
+        if match[1] != "global_world_sizes":
+            return None
+        self.active = False
+        return self._started()
 
-    def _end(self, zone: Zone) -> Iterator[TableEntry]:
-        fields, place, last = self._fields, self._place, self._last
-        self._fields, self._place = {}, None
-        rank = _RANK.match(fields.get("rank", ""))
-        status = _EXIT.match(fields.get("exitcode", ""))
-        if rank is None or status is None or place is None or last is None:
-            return
-        second = within_second(fields.get("time", ""), zone)
-        host = fields.get("host", "").strip()
-        error_file = fields.get("error_file", "").strip()
-        yield TableEntry(
+    def _started(self) -> WorkersStarted | None:
+        fields = self._fields
+        local, ranks = _list(fields.get("local_ranks")), _list(fields.get("global_ranks"))
+        restarts, agents = fields.get("restart_count", ""), fields.get("group_world_size", "")
+        if self._first is None or not ranks or not restarts.isdigit():
+            return None
+        # Before torch 2.0 local_ranks is a list too; where it is not, ranks are in local order.
+        local = local if len(local) == len(ranks) else list(range(len(ranks)))
+        place, speaker, begin = self._first
+        sizes = set(_list(fields.get("global_world_sizes")))
+        return WorkersStarted(
             place=place,
-            speaker=last.speaker,
-            at=None if second is None else Span(None, second.latest),
-            table=self._table,
-            root=self._root,
-            host=None
-            if host in ("", "localhost", "<N/A>") or host.startswith("localhost.")
-            else host,
-            rank=int(rank[1]),
-            local_rank=int(rank[2]),
-            exit_code=int(status[1]),
-            pid=int(status[2]),
-            error_file=None if error_file in ("", "<N/A>") else error_file,
-            error=fields.get("error"),
+            speaker=speaker,
+            at=None if begin.at is None else Span(begin.at, begin.at),
+            agent_pid=begin.pid,
+            restarts=int(restarts),
+            ranks=tuple(zip(local, ranks, strict=True)),
+            agents=int(agents) if agents.isdigit() else None,
+            world_size=sizes.pop() if len(sizes) == 1 else None,
         )
+
+
+def _list(text: str | None) -> list[int]:
+    match = _NUMBERS.match(text or "")
+    return [int(each) for each in match[1].split(",")] if match else []

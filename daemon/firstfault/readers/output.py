@@ -8,18 +8,20 @@ from collections.abc import Iterator
 import msgspec
 
 from firstfault.model.document import Document
-from firstfault.model.event import Event, NodeFailure, Sign, StepEnded, TaskEnd, Traceback
+from firstfault.model.event import Event, Sign, Traceback
 from firstfault.model.line import Line, Speaker
-from firstfault.readers.elastic import TableReader, agent_event
+from firstfault.readers.elastic import AGENT_WORDS, StartReader, agent_event
+from firstfault.readers.launchers import LAUNCHER_WORDS, LauncherReader
 from firstfault.readers.python import FatalErrorReader, TracebackReader
-from firstfault.readers.slurm_output import slurm_events, stepd_node
+from firstfault.readers.slurm_output import SLURM_WORDS, slurm_events, stepd_node
+from firstfault.readers.table import TableReader
 from firstfault.readers.times import Zone
+from firstfault.readers.world import WORLD_WORDS, world_size
 from firstfault.signatures import meaning
 from firstfault.streams.lines import lines
 
 # Lines without any of these words are only counted: they can end or begin nothing.
-_AGENT = ("exitcode", "process", "death signal", "SignalException")
-_SLURM = ("srun:", "slurmstepd", "***", "oom", "slurm_script", " line ")
+_LAUNCH = (*AGENT_WORDS, *LAUNCHER_WORDS, "Rendezvous complete")
 _SIGNS = re.compile(
     r"(?i)error|assert|what\(\)|terminate called|watchdog|nccl|corrupt|free\(\)|malloc|execve|"
     r"exceeded|smashing|chdir|failed|timeout|timed out"
@@ -33,6 +35,8 @@ class _Stream:
         self.table = TableReader()
         self.tracebacks = TracebackReader()
         self.fatal = FatalErrorReader()
+        self.starts = StartReader()
+        self.launcher = LauncherReader()
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -94,17 +98,20 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> Iterator[Event]:
             return
     yield from stream.tracebacks.feed(line)
     yield from stream.fatal.feed(line)
+    if any(word in text for word in WORLD_WORDS) and (size := world_size(line)):
+        yield size
     if ranks:
         pass
-    elif any(word in text for word in _AGENT) and (found := agent_event(line, zone)):
+    elif found := _of_launcher(line, stream, zone):
         yield found
-    elif any(word in text for word in _SLURM):
-        # srun labels its tasks' lines, never its own.
-        labelled = line.speaker.task is not None
-        yield from (
-            each
-            for each in slurm_events(line, zone)
-            if not (labelled and isinstance(each, TaskEnd | NodeFailure | StepEnded))
-        )
+    elif any(word in text for word in SLURM_WORDS):
+        yield from slurm_events(line, zone)
     if _SIGNS.search(text) and (sign := meaning("line", text)):
         yield Sign(line.place, line.speaker, sign.id, sign.means)
+
+
+def _of_launcher(line: Line, stream: _Stream, zone: Zone) -> Event | None:
+    begun = stream.starts.active or stream.launcher.active
+    if not begun and not any(word in line.text for word in _LAUNCH):
+        return None
+    return agent_event(line, zone) or stream.starts.feed(line, zone) or stream.launcher.feed(line)

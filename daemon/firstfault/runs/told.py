@@ -15,7 +15,10 @@ from firstfault.model.event import (
     EndFacts,
     Event,
     ExitNoticed,
+    GroupEnded,
     KernelSign,
+    LaunchBegan,
+    LauncherEnd,
     NodeFailure,
     OomKill,
     OomNoticed,
@@ -23,6 +26,8 @@ from firstfault.model.event import (
     TableEntry,
     TaskEnd,
     Trap,
+    WorkersStarted,
+    WorldSize,
     Xid,
 )
 from firstfault.model.line import Speaker
@@ -318,7 +323,15 @@ def _happened(
             cut=cut and event.place.offset >= end,
         )
         for event, part in pairs
+        if not _is_benign(event)
     ]
+
+
+# What begins or ends as it should tells who takes part, not what went wrong.
+def _is_benign(event: Event) -> bool:
+    if isinstance(event, LauncherEnd):
+        return event.exit_code == 0
+    return isinstance(event, WorkersStarted | GroupEnded | LaunchBegan | WorldSize)
 
 
 def _last_line(read: _Read) -> float:
