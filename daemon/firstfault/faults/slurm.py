@@ -1,18 +1,33 @@
-"""What Slurm itself did to the job: time limit, cancellation, a node that failed.
+"""What Slurm itself did to the job: time limit, cancellation, preemption, a node that failed.
 
 A step that slurmstepd ends without a reason, or for a task's failure, is a consequence; so is
-every step that ends while its job is being ended.
+every step that ends while its job is being ended. What could not be started is in
+`firstfault.faults.launch`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firstfault.model.event import AgentSignalled, Cancelled, NodeFailure, TaskEnd
+from firstfault.faults.launch import launch_faults
+from firstfault.faults.notes import notes_of_job
+from firstfault.model.event import (
+    AgentSignalled,
+    Cancelled,
+    ClosingSignal,
+    EndFacts,
+    Interrupt,
+    MemoryPoll,
+    NodeFailure,
+    OomNoticed,
+    SlurmNote,
+    StepEnded,
+    TaskEnd,
+)
 from firstfault.model.fault import Fault, Proof
 from firstfault.model.line import Span
 from firstfault.model.run import Happened, Run, Told
-from firstfault.model.verdict import CONFIRMED, LIKELY
+from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE
 
 REASONS = {
     "time-limit": "slurm.time-limit",
@@ -21,35 +36,60 @@ REASONS = {
 }
 STATES = {
     "TIMEOUT": "slurm.time-limit",
+    "DEADLINE": "slurm.time-limit",
     "CANCELLED": "slurm.cancelled",
     "NODE_FAIL": "slurm.node-fail",
     "PREEMPTED": "slurm.preempted",
     "BOOT_FAIL": "slurm.boot-fail",
 }
+# What a daemon's note says, as a cause.
+NOTES = {
+    "time-limit": "slurm.time-limit",
+    "node-failure": "slurm.node-fail",
+    "preempted": "slurm.preempted",
+    "cancelled": "slurm.cancelled",
+    "boot": "slurm.boot-fail",
+    "memory-poll": "slurm.memory-poll",
+}
+# What cancels a job may do so because of what these say: they come first.
+_EARLIER = ("slurm.launch", "slurm.memory-poll")
 
 
 def slurm_faults(told: Told, run: Run) -> list[Fault]:
     """One fault for each thing that Slurm did, from its lines and from its accounting."""
     lines: dict[str, list[Happened]] = {}
-    for each in run.happened:
+    notes = notes_of_job(told, run)
+    for each in (*(e for e in run.happened if not isinstance(e.event, SlurmNote)), *notes):
         cause = _cause(each, told)
         if cause is not None:
             lines.setdefault(cause, []).append(each)
+    if "slurm.node-fail" in lines or (told.facts and told.facts.state == "NODE_FAIL"):
+        down = [e for e in notes if isinstance(e.event, SlurmNote) and e.event.kind == "node-down"]
+        lines.setdefault("slurm.node-fail", []).extend(down)
     state = told.facts.state if told.facts else None
     from_state = STATES.get(state or "")
     if from_state is not None:
         lines.setdefault(from_state, [])
-    return [
-        _fault(cause, seen, told, run, from_state == cause) for cause, seen in sorted(lines.items())
-    ]
+    found = [_fault(cause, seen, told, run, from_state == cause) for cause, seen in lines.items()]
+    found += launch_faults(told, run)
+    if not found:
+        found = _cancelled_step(told, run)
+    found.sort(key=lambda fault: (fault.cause not in _EARLIER, fault.cause))
+    return [*found, *_interrupts(told, run), *_noted_oom(run, notes)]
 
 
 def _cause(each: Happened, told: Told) -> str | None:
     event = each.event
     if isinstance(event, NodeFailure):
         return "slurm.node-fail"
-    if not isinstance(event, Cancelled) or (told.jobs and event.job not in told.jobs):
+    if isinstance(event, SlurmNote):
+        return NOTES.get(event.kind)
+    if not isinstance(event, Cancelled | MemoryPoll):
         return None
+    if told.jobs and event.job is not None and event.job not in told.jobs:
+        return None
+    if isinstance(event, MemoryPoll):
+        return "slurm.memory-poll"
     if event.reason in REASONS:
         return REASONS[event.reason]
     if event.step is None and event.reason in (None, "signal"):
@@ -61,8 +101,9 @@ def _fault(cause: str, seen: list[Happened], told: Told, run: Run, from_state: b
     if cause == "slurm.node-fail":
         seen = sorted(seen, key=lambda each: not isinstance(each.event, NodeFailure))
     proofs = [Proof(each.event.place, each.source) for each in seen[:3]]
-    sources = {"slurm" for _ in seen} | {"accounting" for _ in range(from_state)}
-    spans = [e.event.at for e in seen if isinstance(e.event, Cancelled) and e.event.at]
+    sources = {"slurm log" if isinstance(e.event, SlurmNote) else "slurm" for e in seen}
+    sources |= {"accounting" for _ in range(from_state)}
+    spans = [e.event.at for e in seen if isinstance(e.event, Cancelled | SlurmNote) and e.event.at]
     at: Span | None = spans[0] if spans else None
     host = None
     clock = {e.event.host for e in seen if isinstance(e.event, Cancelled) and e.event.at}
@@ -71,8 +112,12 @@ def _fault(cause: str, seen: list[Happened], told: Told, run: Run, from_state: b
         host, sources = _failed_node(seen, told, sources)
         # Slurm noticed it then; the node had failed before.
         at = None if at is None else Span(None, at.latest)
+    if cause == "slurm.memory-poll":
+        hosts = {_node(each) for each in seen}
+        host = next(iter(hosts)) if len(hosts) == 1 else None
+        facts.extend(_poll_facts(seen))
     if cause == "slurm.cancelled":
-        facts.extend(_by_whom(told))
+        facts.extend(_by_whom(told, seen))
     if cause == "slurm.time-limit" and told.facts and told.facts.time_limit_s:
         facts.append(("limit_s", str(told.facts.time_limit_s)))
     return Fault(
@@ -88,32 +133,39 @@ def _fault(cause: str, seen: list[Happened], told: Told, run: Run, from_state: b
 
 
 # A program may print a line like Slurm's into the job's output. Slurm's own comes with what it
-# does: accounting says so too, several nodes do, tasks and agents are told to stop, a node is
-# silent; or nothing more is ever printed.
+# does: accounting or a daemon's log says so too, several nodes do, tasks and agents are told to
+# stop, a node is silent; or nothing more is ever printed.
 def _worth(cause: str, seen: list[Happened], told: Told, run: Run, sources: set[str]) -> str:
     state = told.facts.state if told.facts else None
-    if "accounting" in sources or "absent" in sources:
-        return CONFIRMED
-    if state is not None:
-        return LIKELY
-    if len({(type(e.event), getattr(e.event, "host", None)) for e in seen}) > 1:
+    if "accounting" in sources or "absent" in sources or len(sources) > 1:
         return CONFIRMED
     stopped = any(
         isinstance(e.event, AgentSignalled)
         or (isinstance(e.event, TaskEnd) and e.event.kind == "signal")
         for e in run.happened
     )
+    if cause == "slurm.memory-poll":
+        # It kills the step, and accounting knows no state for that.
+        ended = any(isinstance(e.event, Cancelled) for e in run.happened)
+        return CONFIRMED if stopped or ended or state in ("FAILED", "CANCELLED") else LIKELY
+    if state is not None:
+        return LIKELY
+    if len({(type(e.event), getattr(e.event, "host", None)) for e in seen}) > 1:
+        return CONFIRMED
     last = any(e.last and isinstance(e.event, Cancelled) for e in seen)
     if stopped or last:
         return LIKELY if cause == "slurm.cancelled" else CONFIRMED
     return LIKELY
 
 
-# srun names the node; else the one node of the job that sent no record may be it.
+# srun names the node, and so does the controller; else the one node of the job that sent no record
+# may be it.
 def _failed_node(
     seen: list[Happened], told: Told, sources: set[str]
 ) -> tuple[str | None, set[str]]:
-    named = {each.event.host for each in seen if isinstance(each.event, NodeFailure)}
+    named = {_node(each) for each in seen if isinstance(each.event, NodeFailure | SlurmNote)} - {
+        None
+    }
     if len(named) == 1:
         host = named.pop()
         return host, sources | ({"absent"} if host in told.absent else set())
@@ -122,23 +174,123 @@ def _failed_node(
     return None, sources
 
 
-def _by_whom(told: Told) -> Iterator[tuple[str, str]]:
+def _node(each: Happened) -> str | None:
+    event = each.event
+    if isinstance(event, SlurmNote):
+        return event.node
+    return event.host if isinstance(event, NodeFailure | MemoryPoll) else None
+
+
+def _by_whom(told: Told, seen: list[Happened]) -> Iterator[tuple[str, str]]:
     facts = told.facts
-    if facts is None or facts.by_uid is None:
+    noted = (e.event.by_uid for e in seen if isinstance(e.event, SlurmNote))
+    by_uid = facts.by_uid if facts else None
+    if by_uid is None:
+        by_uid = next((uid for uid in noted if uid is not None), None)
+    if by_uid is None:
         return
-    yield "by_uid", str(facts.by_uid)
-    if facts.by_uid == 0:
+    yield "by_uid", str(by_uid)
+    if by_uid == 0:
         yield "by", "an administrator (root)"
     elif told.uid is not None:
-        yield (
-            "by",
-            "its owner" if facts.by_uid == told.uid else f"another user (uid {facts.by_uid})",
+        yield "by", "its owner" if by_uid == told.uid else f"another user (uid {by_uid})"
+
+
+def _poll_facts(seen: list[Happened]) -> Iterator[tuple[str, str]]:
+    for each in seen:
+        event = each.event
+        if isinstance(event, MemoryPoll) and event.used is not None and event.limit is not None:
+            yield "resident_kb", str(event.used // 1024)
+            yield "limit_kb", str(event.limit // 1024)
+            return
+
+
+# A step that was cancelled, and nothing else: nobody's failure made srun or an agent end it.
+def _cancelled_step(told: Told, run: Run) -> list[Fault]:
+    ends = [
+        each
+        for each in run.happened
+        if isinstance(each.event, Cancelled)
+        and each.event.step not in (None, "extern", "batch")
+        and each.event.reason in (None, "signal")
+        and (not told.jobs or each.event.job in told.jobs)
+    ]
+    if not ends or run.roster or any(not _is_quiet(each) for each in run.happened):
+        return []
+    event = ends[0].event
+    assert isinstance(event, Cancelled)
+    steps = {step.id: step for step in told.facts.steps} if told.facts else {}
+    known = event.step in steps and steps[event.step].state == "CANCELLED"
+    return [
+        Fault(
+            cause="slurm.cancelled",
+            key="slurm.cancelled",
+            at=event.at,
+            sources=frozenset({"slurm"} | ({"accounting"} if known else set())),
+            proofs=tuple(Proof(each.event.place, each.source) for each in ends[:2]),
+            sure=known,
+            limit=LIKELY if known else POSSIBLE,
+            step=event.step,
+            facts=(("step", event.step or ""),),
         )
+    ]
+
+
+def _is_quiet(each: Happened) -> bool:
+    event = each.event
+    if isinstance(event, TaskEnd):
+        return event.kind == "signal" and event.number in (9, 15)
+    return isinstance(event, Cancelled | AgentSignalled | ClosingSignal | EndFacts | SlurmNote)
+
+
+# Ctrl-C at srun's terminal: accounting then says CANCELLED, or the controller "cancelled by
+# interactive user".
+def _interrupts(told: Told, run: Run) -> list[Fault]:
+    seen = [each for each in run.happened if isinstance(each.event, Interrupt)]
+    if not seen:
+        return []
+    agree = any(isinstance(e.event, StepEnded | Cancelled) for e in run.happened)
+    known = told.facts is not None and told.facts.state == "CANCELLED"
+    return [
+        Fault(
+            cause="process.interrupted",
+            key="srun interrupted",
+            sources=frozenset({"slurm"} | ({"accounting"} if known else set())),
+            proofs=tuple(Proof(each.event.place, each.source) for each in seen[:2]),
+            limit=CONFIRMED if known or agree else LIKELY,
+            facts=(("signal", "SIGINT"), ("by", "srun's terminal (Ctrl-C)")),
+        )
+    ]
+
+
+# slurmd's log, where slurmstepd's own words are not at hand.
+def _noted_oom(run: Run, notes: list[Happened]) -> list[Fault]:
+    if any(isinstance(each.event, OomNoticed) for each in run.happened):
+        return []
+    seen = [e for e in notes if isinstance(e.event, SlurmNote) and e.event.kind == "oom"]
+    if not seen:
+        return []
+    hosts = {_node(each) for each in seen}
+    host = hosts.pop() if len(hosts) == 1 else None
+    ended = any(isinstance(e.event, TaskEnd) and e.event.kind == "oom" for e in run.happened)
+    if ended:
+        return []
+    return [
+        Fault(
+            cause="memory.cgroup-oom",
+            key="oom",
+            host=host,
+            sources=frozenset({"slurm log"}),
+            proofs=tuple(Proof(each.event.place, each.source, host) for each in seen[:2]),
+            limit=LIKELY,
+        )
+    ]
 
 
 def stop_of(each: Happened) -> str | None:
     """The kind of effect that one of Slurm's lines is, None for a line that is a fault's."""
     event = each.event
-    if isinstance(event, Cancelled) and event.step is not None and event.reason not in REASONS:
-        return "step-ended"
-    return None
+    if not isinstance(event, Cancelled) or event.reason in REASONS:
+        return None
+    ends_job = event.step is None and event.reason in (None, "signal")
+    return None if ends_job else "step-ended"

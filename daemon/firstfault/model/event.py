@@ -293,14 +293,14 @@ class SlurmNote(msgspec.Struct, frozen=True):
     """A daemon of Slurm noted something of a job or a node (slurmctld.log, slurmd.log).
 
     ``kind`` is "time-limit", "node-failure", "node-down", "preempted", "cancelled", "requeued",
-    "oom", "memory-poll", "signal", "exit", "prolog", "launch", "boot" or "killed-task";
-    ``number`` is the signal or the exit code, ``by_uid`` who cancelled.
+    "oom", "memory-poll", "signal", "exit", "prolog", "launch" or "boot"; ``node`` is whom it speaks of,
+    ``number`` the signal or the exit code, ``by_uid`` who cancelled.
     """
 
     place: Place
     at: Span | None
     kind: str
-    host: str | None = None
+    node: str | None = None
     job: str | None = None
     step: str | None = None
     number: int | None = None
@@ -328,12 +328,16 @@ class PodEnd(msgspec.Struct, frozen=True):
 
 
 class Sign(msgspec.Struct, frozen=True):
-    """A line that a signature knows: ``signature`` is its id, ``means`` what it says."""
+    """A line that a signature knows: ``signature`` is its id, ``means`` what it says.
+
+    ``at_most`` is how sure a verdict by such words alone may be.
+    """
 
     place: Place
     speaker: Speaker
     signature: str
     means: str
+    at_most: str = "confirmed"
 
 
 class WorkersStarted(msgspec.Struct, frozen=True):

@@ -1,7 +1,10 @@
 """What srun, slurmstepd and the batch shell write into a job's output.
 
-Formats as in Slurm 22.05 to 26.05: src/srun/launch.c, src/slurmd/slurmstepd/req.c,
-src/plugins/task/cgroup/task_cgroup_memory.c (``Detected ... oom...``).
+Formats as in Slurm 20.11 to 26.05: src/srun/launch.c, src/srun/srun.c,
+src/slurmd/slurmstepd/req.c, src/slurmd/slurmstepd/step_terminate_monitor.c,
+src/interfaces/jobacct_gather.c (``exceeded memory limit``) and
+src/plugins/task/cgroup/task_cgroup_memory.c (``Detected ... oom...``). What could not be started is
+read by `firstfault.readers.launch`.
 """
 
 from __future__ import annotations
@@ -10,6 +13,9 @@ import re
 
 from firstfault.model.event import (
     Cancelled,
+    Interrupt,
+    LaunchFailure,
+    MemoryPoll,
     NodeFailure,
     OomNoticed,
     ShellKill,
@@ -17,8 +23,23 @@ from firstfault.model.event import (
     TaskEnd,
 )
 from firstfault.model.line import Line
+from firstfault.readers.launch import launch_failure
 from firstfault.readers.times import Zone, within_second
 
+# A line without any of these is nothing to `slurm_events`.
+SLURM_WORDS = (
+    "srun:",
+    "sbatch:",
+    "salloc:",
+    "slurmstepd",
+    "***",
+    "oom",
+    "slurm_script",
+    "sh: ",
+    " line ",
+    "env: ",
+    "] error: ",
+)
 _STEPD = re.compile(r"slurmstepd(?:-(?P<node>[\w.-]{1,253}))?: ")
 _TASK_END = re.compile(
     r"srun: error: (?P<host>[\w.-]{1,253}): tasks? (?P<tasks>[\d,\[\]-]{1,20000}): "
@@ -28,7 +49,8 @@ _NODE_FAILURE = re.compile(
     r"srun: error: Node failure on ([\w.-]{1,253}?)(?=srun: |slurmstepd|[^\w.-]|$)"
 )
 _TERMINATING = re.compile(
-    r"srun: (?:launch/slurm: _step_signal: )?(?:Terminating|Force Terminated) (?:job step )?(?:StepId=)?(\S{1,64})"
+    r"srun: (?:launch/slurm: \w{1,40}: )?(?:Terminating|Force Terminated) (?:job step )?"
+    r"(?:StepId=)?(\d[\w.+]{0,63})"
 )
 _OOM = re.compile(
     r"Detected \d+ oom[-_]kill events?(?:\(s\))? in (?:StepId=|step )(?P<id>[\w.+]{1,64})"
@@ -37,6 +59,17 @@ _CANCELLED = re.compile(
     r"\*\*\* (?P<what>JOB|STEP) (?P<id>[\w.+]{1,64}) ON (?P<host>[\w.-]{1,253}) CANCELLED AT "
     r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?P<why>[^*]{0,120})\*\*\*"
 )
+_FAILED = re.compile(
+    r"\*\*\* (?P<what>JOB|STEP) (?P<id>[\w.+]{1,64}) (?:STEPD TERMINATED )?ON (?P<host>[\w.-]{1,253}) "
+    r"(?:FAILED \(non-zero exit code|AT (?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d) DUE TO JOB NOT (?:ENDING|RUNNING))"
+)
+_POLL = re.compile(
+    r"(?:slurmstepd(?:-(?P<node>[\w.-]{1,253}))?: error: |^\[\d{4}-[^\]\s]{1,40}\] error: )"
+    r"(?:(?:StepId=|Step |Job )(?P<id>\d[\w.+]{0,63}) exceeded (?:virtual )?memory limit "
+    r"\((?P<used>\d{1,20}) ?> ?(?P<limit>\d{1,20})\), (?:being killed|cancelling it)|"
+    r"Exceeded job memory limit)"
+)
+_INTERRUPT = re.compile(r"srun: sending Ctrl-C to (?:StepId=|job )(\d[\w.+]{0,63})")
 _EXITED = re.compile(r"Exited with exit code (\d{1,5})")
 _SHELL = re.compile(
     r"(?:/slurm_script|bash|sh): line \d{1,9}: +(\d{1,10}) (Killed|Segmentation fault|Aborted|Bus error|Terminated)"
@@ -73,12 +106,34 @@ _REASONS = (
 )
 
 
-def slurm_events(
-    line: Line, zone: Zone
-) -> list[TaskEnd | NodeFailure | StepEnded | OomNoticed | Cancelled | ShellKill]:
-    """The events in one line; two Slurm messages may share a line (25.05 and later)."""
+Found = (
+    TaskEnd
+    | NodeFailure
+    | StepEnded
+    | OomNoticed
+    | Cancelled
+    | ShellKill
+    | LaunchFailure
+    | MemoryPoll
+    | Interrupt
+)
+
+
+def slurm_events(line: Line, zone: Zone) -> list[Found]:
+    """The events in one line; two Slurm messages may share a line (25.05 and later).
+
+    srun labels the lines of its tasks, never its own: in a labelled line nothing is srun's.
+    """
+    found = _events(line, zone)
+    if line.speaker.task is None:
+        return found
+    own = TaskEnd | NodeFailure | StepEnded | Interrupt
+    return [each for each in found if not isinstance(each, own)]
+
+
+def _events(line: Line, zone: Zone) -> list[Found]:
     text = line.text
-    found: list[TaskEnd | NodeFailure | StepEnded | OomNoticed | Cancelled | ShellKill] = []
+    found: list[Found] = []
     for ended in _TASK_END.finditer(text):
         found.extend(_task_end(line, ended))
     if match := _NODE_FAILURE.search(text):
@@ -91,23 +146,36 @@ def slurm_events(
         found.append(
             OomNoticed(line.place, line.speaker, stepd["node"] if stepd else None, job, step)
         )
-    for cancelled in _CANCELLED.finditer(text):
-        job, step = step_id(cancelled["id"])
-        why = cancelled["why"].upper()
-        reason = next((name for word, name in _REASONS if word in why), None)
-        found.append(
-            Cancelled(
-                line.place,
-                within_second(cancelled["time"], zone),
-                cancelled["host"],
-                job or cancelled["id"],
-                None if cancelled["what"] == "JOB" else step,
-                reason,
-            )
-        )
+    found.extend(_cancelled(line, match, zone) for match in _CANCELLED.finditer(text))
+    found.extend(_cancelled(line, match, zone) for match in _FAILED.finditer(text))
+    if match := _POLL.search(text):
+        job, step = step_id(match["id"] or "")
+        used, limit = (None if n is None else int(n) for n in (match["used"], match["limit"]))
+        found.append(MemoryPoll(line.place, line.speaker, match["node"], job, step, used, limit))
+    if match := _INTERRUPT.search(text):
+        found.append(Interrupt(line.place, step_id(match[1])[1]))
+    if failure := launch_failure(line):
+        found.append(failure)
     if match := _SHELL.search(text):
         found.append(ShellKill(line.place, line.speaker, int(match[1]), _SIGNALS[match[2]]))
     return found
+
+
+def _cancelled(line: Line, match: re.Match[str], zone: Zone) -> Cancelled:
+    job, step = step_id(match["id"])
+    why = match.groupdict().get("why")
+    if why is not None:
+        reason = next((name for word, name in _REASONS if word in why.upper()), None)
+    else:
+        reason = "failed" if match["time"] is None else "unkillable"
+    return Cancelled(
+        line.place,
+        None if match["time"] is None else within_second(match["time"], zone),
+        match["host"],
+        job or match["id"],
+        None if match["what"] == "JOB" else step,
+        reason,
+    )
 
 
 def stepd_node(text: str) -> str | None:

@@ -1,0 +1,203 @@
+"""What could not be started: a job, a step, a task, or the program that a script names.
+
+A word of srun or slurmstepd is one source; that the task, the script or the job then failed is
+another. A shell goes on after a command that it did not find: its word counts only where the exit
+status is the one that it leaves, or where nothing else was ever said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from firstfault.faults.notes import notes_of_job
+from firstfault.model.event import EndFacts, LaunchFailure, SlurmNote, TaskEnd
+from firstfault.model.fault import Fault, Proof
+from firstfault.model.run import Happened, Run, Told
+from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE
+
+CAUSE = "slurm.launch"
+# "FAILED 0:53": slurmd's own number for a batch script that it could not start (no such working
+# directory, no such folder for the output); scontrol's Reason for it is JobLaunchFailure.
+_NOT_STARTED = 53
+_REASON = "JobLaunchFailure"
+_BAD = frozenset({"FAILED", "CANCELLED", "OUT_OF_MEMORY", "TIMEOUT", "LAUNCH_FAILED"})
+
+
+def launch_faults(told: Told, run: Run) -> list[Fault]:
+    """At most one fault: what the job needed and what could not be started."""
+    if told.facts is not None and told.facts.state == "COMPLETED":
+        return []
+    if _never_started(told):
+        return [_of_accounting(told, run)]
+    said = [each for each in run.happened if _is_jobs(each, told)]
+    if fatal := [each for each in said if _launch(each).fatal]:
+        return [_fatal_fault(fatal, told, run)]
+    if words := [each for each in said if not _launch(each).fatal]:
+        return _words_fault(words, told, run)
+    return _of_notes(told, run) or _of_code(told, run)
+
+
+def _launch(each: Happened) -> LaunchFailure:
+    assert isinstance(each.event, LaunchFailure)
+    return each.event
+
+
+def _is_jobs(each: Happened, told: Told) -> bool:
+    event = each.event
+    if not isinstance(event, LaunchFailure):
+        return False
+    return event.job is None or not told.jobs or event.job in told.jobs
+
+
+def _never_started(told: Told) -> bool:
+    facts = told.facts
+    if facts is None or facts.state != "FAILED":
+        return False
+    signal = facts.exit_code.signal if facts.exit_code else 0
+    return signal == _NOT_STARTED or facts.reason == _REASON
+
+
+def _of_accounting(told: Told, run: Run) -> Fault:
+    said = [each for each in run.happened if _is_jobs(each, told)]
+    hosts = {_launch(each).host for each in said} - {None}
+    return Fault(
+        cause=CAUSE,
+        key=CAUSE,
+        host=hosts.pop() if len(hosts) == 1 else None,
+        sources=frozenset({"accounting"} | {"slurm" for _ in said[:1]}),
+        proofs=_proofs(said),
+        limit=CONFIRMED,
+        facts=_facts(said) or (("what", "batch"),),
+    )
+
+
+def _fatal_fault(said: Sequence[Happened], told: Told, run: Run) -> Fault:
+    hosts = {_launch(each).host for each in said}
+    kinds = {(_launch(each).what, _launch(each).host) for each in said}
+    ended = [
+        each
+        for each in run.happened
+        if isinstance(each.event, TaskEnd)
+        and each.event.kind == "exit"
+        and (None in hosts or each.event.host in hosts)
+    ]
+    agree = _job_failed(told) or bool(ended) or len(kinds) > 1 or any(each.last for each in said)
+    # Where ranks ran all the same, something else may have ended the job.
+    ran = bool(run.roster)
+    limit = CONFIRMED if agree and not (ran and not ended) else LIKELY
+    proofs = [*_proofs(said), *(Proof(e.event.place, e.source) for e in ended[:1])]
+    return Fault(
+        cause=CAUSE,
+        key=CAUSE,
+        host=next(iter(hosts)) if len(hosts) == 1 else None,
+        sources=frozenset({"slurm"} | ({"accounting"} if _job_failed(told) else set())),
+        proofs=tuple(proofs),
+        sure=not (ran and _launch(said[0]).what == "submission"),
+        limit=limit,
+        facts=_facts(said),
+    )
+
+
+# The last word counts: a script stops at its last command, if not before.
+def _words_fault(words: Sequence[Happened], told: Told, run: Run) -> list[Fault]:
+    last = words[-1]
+    code = _launch(last).code
+    agrees = code is not None and code in _exit_codes(told, run)
+    if run.roster and not agrees:
+        return []
+    if not (agrees or last.last or _job_failed(told)):
+        return []
+    limit = LIKELY if agrees or last.last else POSSIBLE
+    if agrees and not run.roster:
+        limit = CONFIRMED
+    return [
+        Fault(
+            cause=CAUSE,
+            key=CAUSE,
+            host=_launch(last).host or _launch(last).speaker.host,
+            sources=frozenset({"script"} | ({"accounting"} if agrees else set())),
+            proofs=_proofs([last, *words[:-1]]),
+            sure=limit != POSSIBLE,
+            limit=limit,
+            facts=_facts([last]),
+        )
+    ]
+
+
+def _exit_codes(told: Told, run: Run) -> set[int]:
+    """The exit codes of the job's script and of its tasks, as far as they are told."""
+    codes = {e.event.number for e in run.happened if isinstance(e.event, TaskEnd)}
+    if told.facts is not None and told.facts.exit_code is not None:
+        codes.add(told.facts.exit_code.code)
+    for each in run.happened:
+        if isinstance(each.event, EndFacts):
+            statuses = (each.event.exit_status, each.event.derived_status)
+            codes |= {status >> 8 for status in statuses if status is not None}
+    return {code for code in codes if code}
+
+
+def _of_notes(told: Told, run: Run) -> list[Fault]:
+    notes = [each for each in notes_of_job(told, run) if _is_launch_note(each)]
+    if not notes:
+        return []
+    hosts = {e.event.node for e in notes if isinstance(e.event, SlurmNote)} - {None}
+    return [
+        Fault(
+            cause=CAUSE,
+            key=CAUSE,
+            host=hosts.pop() if len(hosts) == 1 else None,
+            sources=frozenset({"slurm log"} | ({"accounting"} if _job_failed(told) else set())),
+            proofs=_proofs(notes),
+            limit=CONFIRMED if _job_failed(told) and not run.roster else LIKELY,
+            facts=(("what", _note_kind(notes[0])),),
+        )
+    ]
+
+
+def _is_launch_note(each: Happened) -> bool:
+    return _note_kind(each) in ("prolog", "launch")
+
+
+def _note_kind(each: Happened) -> str:
+    return each.event.kind if isinstance(each.event, SlurmNote) else ""
+
+
+# The node's own raw status is 126 or 127, and nobody ever said a word. sacct's text is no proof: it
+# prints 255 as 127.
+def _of_code(told: Told, run: Run) -> list[Fault]:
+    ends = [e for e in run.happened if isinstance(e.event, EndFacts)]
+    others = [e for e in run.happened if not isinstance(e.event, EndFacts | SlurmNote)]
+    status = {e.event.exit_status for e in ends if isinstance(e.event, EndFacts)}
+    if others or run.roster or told.outputs or not status <= {126 << 8, 127 << 8}:
+        return []
+    return [
+        Fault(
+            cause=CAUSE,
+            key=CAUSE,
+            sources=frozenset({"accounting"}),
+            proofs=_proofs(ends),
+            limit=LIKELY,
+            facts=(("what", "command"),),
+        )
+        for _ in ends[:1]
+    ]
+
+
+def _job_failed(told: Told) -> bool:
+    state = told.facts.state if told.facts else None
+    return state in _BAD or bool(told.exit_status)
+
+
+def _facts(said: Sequence[Happened]) -> tuple[tuple[str, str], ...]:
+    if not said:
+        return ()
+    first = _launch(said[0])
+    found = [("what", first.what)]
+    if first.program:
+        found.append(("program", first.program))
+    return tuple(found)
+
+
+def _proofs(said: Sequence[Happened]) -> tuple[Proof, ...]:
+    found = (Proof(e.event.place, e.source, getattr(e.event, "host", None)) for e in said[:3])
+    return tuple(dict.fromkeys(found))
