@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from firstfault.faults.findings import findings
-from firstfault.judge.decide import Judgement, at_most_likely, decide, said_cause
+from firstfault.judge.decide import Judgement, at_most_likely, decide
 from firstfault.judge.runs import answering
 from firstfault.judge.verdict import assemble, facts_of
 from firstfault.model import verdict as v
@@ -40,15 +40,14 @@ def _say(
     strange: tuple[Proof, ...] = (),
 ) -> v.Verdict:
     run = None if index is None else told.runs[index]
-    shown = said_cause(judgement.cause)
     return assemble(
         told,
         run or (told.runs[-1] if told.runs else None),
         judgement,
         outcomes,
         strange,
-        causes.cause(shown).domain,
-        causes.remedy(shown, facts_of(told, judgement)),
+        causes.cause(judgement.cause).domain,
+        causes.remedy(judgement.cause, facts_of(told, judgement)),
     )
 
 

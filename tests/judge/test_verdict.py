@@ -56,14 +56,6 @@ def test_every_rank_that_failed_alike_has_a_line_of_its_own() -> None:
     assert [link.evidence for link in verdict.chain[:4]] == [0, 1, 2, 3]
 
 
-def test_a_cause_that_is_not_decided_is_an_alternative_and_its_lines_are_context() -> None:
-    verdict = diagnose(case("diskfull"))
-
-    assert [each.cause for each in verdict.alternatives] == ["storage.full"]
-    assert {each.role for each in verdict.evidence} == {"context"}
-    assert "first" not in verdict.cause.title
-
-
 def test_no_sign_of_a_failure_is_not_told_as_success() -> None:
     verdict = made.judged(made.console(["step 1 loss 0.1"]))
 

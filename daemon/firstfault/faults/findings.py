@@ -8,6 +8,7 @@ import msgspec
 
 from firstfault.faults.death import Death, deaths, is_exception, says_same, with_kernel_words
 from firstfault.faults.effects import is_agents, is_launchers, launcher_and_slurm
+from firstfault.faults.interruption import interruption
 from firstfault.faults.memory import in_window, is_of_job, oom_faults
 from firstfault.faults.processes import (
     cause_of,
@@ -19,8 +20,10 @@ from firstfault.faults.processes import (
     surroundings,
     unnamed,
     with_process,
+    worded,
     worth,
 )
+from firstfault.faults.silence import silent_faults
 from firstfault.faults.slurm import slurm_faults
 from firstfault.model.event import OomKill, Sign, Traceback, Trap
 from firstfault.model.fault import Effect, Fault, Findings, Proof
@@ -53,7 +56,15 @@ def findings(told: Told, run: Run) -> Findings:
     effects += loose_effects
     effects += launcher_and_slurm(run)
     faults, effects = _with_loose_words(run, faults, effects)
+    faults, nameless = _with_words_of_the_nameless(run, faults, nameless)
     named = tuple(unnamed(death) for death in nameless)
+    if not named and all(fault.cause.startswith("slurm.") for fault in faults):
+        silent = silent_faults(told, run, effects)
+        faults += silent
+        own = {fault.process for fault in silent if fault.process is not None}
+        effects = [effect for effect in effects if effect.process not in own]
+    if not named and not faults:
+        faults += interruption(told, run, ends)
     if not (faults or named or any(e.process is not None for e in effects) or loose_effects):
         faults, tasks = of_tasks(run)
         named = tuple(tasks)
@@ -89,7 +100,7 @@ def _unattributed(
         frame = own_frame(event.frames)
         where = f"{frame.file}:{frame.line}" if frame else event.message[:80]
         groups.setdefault(f"{event.type} {where}", []).append(each)
-    faults = [_loose_fault(key, seen) for key, seen in sorted(groups.items())]
+    faults = [_loose_fault(key, seen, alone=not ends) for key, seen in sorted(groups.items())]
     owners = [death for death in nameless if (death.exit_code or 0) > 0 and death.raised is None]
     if not faults and len(effects) >= len(owners):
         # As many tracebacks of lost peers as ranks without a reason: these are theirs.
@@ -113,12 +124,37 @@ def _unattributed(
     return owned, effects, [death for death in nameless if death not in owners]
 
 
+# Where the ranks that ended without a reason ended alike, and one line of nobody in particular says
+# why a program ends so, it is theirs.
+def _with_words_of_the_nameless(
+    run: Run, faults: list[Fault], nameless: Sequence[Death]
+) -> tuple[list[Fault], list[Death]]:
+    owners = [death for death in nameless if (death.exit_code or 0) > 0]
+    others = [fault for fault in faults if fault.sure]
+    words = [
+        each
+        for each in run.happened
+        if isinstance(each.event, Sign) and each.process is None and _means(each) not in EFFECTS
+    ]
+    means = {_means(each) for each in words} - {"process.abort"}
+    if others or not owners or len({d.exit_code for d in owners}) > 1 or len(means) != 1:
+        return faults, list(nameless)
+    telling = [each for each in words if _means(each) in means]
+    named = [
+        msgspec.structs.replace(worded(death, telling), rank_sure=len(owners) == 1)
+        for death in owners
+    ]
+    places = {each.event.place for each in telling}
+    rest = [f for f in faults if not {each.place for each in f.proofs} <= places]
+    return [*rest, *named], [death for death in nameless if death not in owners]
+
+
 # A table, or a file of which nothing tells whose it is, repeats what a known rank said.
 def _is_echo(event: Traceback, raised: dict[str, list[Traceback]]) -> bool:
     return any(says_same(event, other) for other in raised.get(event.message.strip()[:200], ()))
 
 
-def _loose_fault(key: str, seen: Sequence[Happened]) -> Fault:
+def _loose_fault(key: str, seen: Sequence[Happened], *, alone: bool) -> Fault:
     first = seen[0]
     event = first.event
     assert isinstance(event, Traceback)
@@ -135,8 +171,8 @@ def _loose_fault(key: str, seen: Sequence[Happened]) -> Fault:
         sources=frozenset({"rank"}),
         proofs=tuple(dict.fromkeys(proof(each) for each in seen[:3])),
         exception=exception_facts(event),
-        # An agent that fails by itself is rarely the first.
-        sure=limit != POSSIBLE and not is_agents(event),
+        # An agent that fails by itself is rarely the first: only where no rank ended.
+        sure=limit != POSSIBLE and (not is_agents(event) or (alone and means is not None)),
         limit=limit,
     )
 

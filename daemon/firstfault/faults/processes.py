@@ -16,7 +16,7 @@ from firstfault.model.event import FatalError, Frame, Sign, TaskEnd, Traceback, 
 from firstfault.model.fault import Effect, Fault, Proof
 from firstfault.model.line import Span
 from firstfault.model.run import Happened, Process, Run
-from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, ExceptionFacts
+from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, ExceptionFacts, weaker
 from firstfault.signatures import EFFECTS, Signature
 
 SIGNAL_CAUSES = {
@@ -167,7 +167,33 @@ def of_death(death: Death, around: Surroundings) -> Fault | Effect | None:
         return Effect(kind, proof(death.exits[0]), death.process, death.noticed_at)
     if number in SIGNAL_CAUSES:
         return _signal_fault(death, number, signs, around)
+    words = [each for each in signs if _means(each) not in EFFECTS]
+    if (death.exit_code or 0) > 0 and words:
+        return worded(death, words)
     return None
+
+
+def worded(death: Death, words: Sequence[Happened]) -> Fault:
+    """A process that ended itself with an exit code, and a line that says why programs do so.
+
+    Exit code 2 is argparse's own: with its words nothing else is meant.
+    """
+    means = _means(words[-1]) or ""
+    sure = means == "python.arguments" and death.exit_code == 2
+    told = [each for each in words if _means(each) == means]
+    return Fault(
+        cause=means,
+        key=means,
+        process=death.process,
+        host=death.process.host,
+        at=death.noticed_at,
+        sources=frozenset({"agent", "rank"}),
+        proofs=tuple(dict.fromkeys(proof(each) for each in (*told[:2], *death.exits[:1]))),
+        sure=not death.closed,
+        limit=CONFIRMED if sure else weaker(LIKELY, *map(_at_most, told)),
+        pid=_pid(death),
+        facts=(("exit_code", str(death.exit_code)),),
+    )
 
 
 def unnamed(death: Death) -> Fault:
@@ -182,7 +208,10 @@ def unnamed(death: Death) -> Fault:
         sources=frozenset({"agent"}),
         proofs=tuple(proof(each) for each in death.exits[:2]),
         pid=_pid(death),
-        facts=(("exit_code", str(code)),) if code is not None else (),
+        facts=(
+            *((("exit_code", str(code)),) if code is not None else ()),
+            *((("heard", "yes"),) if death.process.lines is not None else ()),
+        ),
     )
 
 
@@ -221,6 +250,10 @@ def _is_bad_end(each: Happened) -> bool:
     if not isinstance(event, TaskEnd):
         return False
     return (event.kind == "signal" and event.number != 15) or event.kind == "exit"
+
+
+def _at_most(each: Happened) -> str:
+    return each.event.at_most if isinstance(each.event, Sign) else CONFIRMED
 
 
 def _means(each: Happened) -> str | None:

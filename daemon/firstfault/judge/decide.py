@@ -14,25 +14,8 @@ import msgspec
 from firstfault.model.fault import Effect, Fault, Findings
 from firstfault.model.line import Span
 from firstfault.model.run import Told
-from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, UNKNOWN
+from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, UNKNOWN, weaker
 
-# What this version decides. Another cause that the evidence shows is told as a possible
-# alternative of `unknown`, never as the verdict.
-DECIDED = frozenset(
-    {
-        "memory.cgroup-oom",
-        "memory.host-oom",
-        "process.segfault",
-        "process.abort",
-        "process.bus-error",
-        "process.killed",
-        "python.exception",
-        "python.import",
-        "slurm.time-limit",
-        "slurm.cancelled",
-        "slurm.node-fail",
-    }
-)
 _OOM = frozenset({"memory.cgroup-oom", "memory.host-oom"})
 _CRASHES = frozenset(
     {
@@ -45,11 +28,24 @@ _CRASHES = frozenset(
 )
 # Among faults that cannot be ordered, the one that is named (never more than "possible").
 _FIRST_NAMED = ("memory.", "gpu.", "node.", "slurm.node-fail", "process.", "storage.", "python.")
+# Words of a device or a fabric repeat, in the same words, what another's fault does to them: alone
+# they are one source.
+_ECHOED = ("gpu.", "collective.network", "collective.config", "collective.error")
 
 
-def said_cause(cause: str) -> str:
-    """The cause that a verdict says for ``cause``: itself where it is decided, else "unknown"."""
-    return cause if cause in DECIDED or cause == "none" else "unknown"
+_WAITING = (
+    "rendezvous.connect",
+    "rendezvous.timeout",
+    "collective.timeout",
+    "collective.error",
+    "collective.peer-lost",
+)
+# What is left to say where nothing but effects is in the evidence.
+_ONLY_EFFECTS = (("waited", "collective.timeout"), ("peer-lost", "collective.peer-lost"))
+# A shell's own exit codes begin here (not executable, not found, 128 plus a signal); Python's own
+# end there (an exception, a usage error).
+_FIRST_SHELL_CODE = 126
+_LAST_PYTHON_CODE = 2
 
 
 # An agent notices a death within its grace time (30 s) and its polling: this is well before.
@@ -77,6 +73,10 @@ def decide(told: Told, found: Findings) -> Judgement:
     Evidence that names several jobs, and nothing that says which one is meant, makes nothing sure.
     """
     judgement = _decide(told, found)
+    if judgement.cause.startswith(_ECHOED):
+        judgement = msgspec.structs.replace(
+            judgement, confidence=weaker(judgement.confidence, LIKELY)
+        )
     if told.facts is not None or len(told.jobs) < 2:
         return judgement
     return at_most_likely(judgement)
@@ -86,16 +86,17 @@ def at_most_likely(judgement: Judgement) -> Judgement:
     """``judgement``, sure of nothing."""
     return msgspec.structs.replace(
         judgement,
-        confidence=_lower(judgement.confidence, LIKELY),
-        initiator_confidence=_lower(judgement.initiator_confidence, LIKELY),
+        confidence=weaker(judgement.confidence, LIKELY),
+        initiator_confidence=weaker(judgement.initiator_confidence, LIKELY),
     )
 
 
 def _decide(told: Told, found: Findings) -> Judgement:
     pool = [fault for fault in found.faults if fault.sure] or list(found.faults)
+    pool, echoes = _without_echoes(pool)
     slurms = [fault for fault in pool if fault.cause.startswith("slurm.")]
     others = [fault for fault in pool if not fault.cause.startswith("slurm.")]
-    effects = list(found.effects)
+    effects = [*found.effects, *(_effect("waited", fault) for fault in echoes if fault.proofs)]
     rivals: list[tuple[Fault, str]] = []
     if slurms and others:
         slurms, others, rivals = _between(slurms, others)
@@ -111,6 +112,15 @@ def _decide(told: Told, found: Findings) -> Judgement:
     if not groups:
         return _no_fault(found, effects)
     return _process(told, groups, rivals, effects, found)
+
+
+# What a rank says that waits for, or cannot reach, one that has failed: where something else went
+# wrong, that explains it.
+def _without_echoes(pool: list[Fault]) -> tuple[list[Fault], list[Fault]]:
+    own = [fault for fault in pool if not fault.cause.startswith(_WAITING)]
+    if not any(fault.sure and not fault.cause.startswith("slurm.") for fault in own):
+        return pool, []
+    return own, [fault for fault in pool if fault.cause.startswith(_WAITING)]
 
 
 # Slurm ended the job, and a rank failed too: which came first?
@@ -171,7 +181,7 @@ def _slurm(
     rivals = [*rivals, *((fault, "Slurm's other reason is the narrower one") for fault in rest)]
     confidence = first.limit
     if rivals and any(not fault.cause.startswith("slurm.") for fault, _ in rivals):
-        confidence = _lower(confidence, LIKELY)
+        confidence = weaker(confidence, LIKELY)
     host = UNKNOWN if first.host is None else LIKELY
     if first.host is not None and "slurm" in first.sources:
         host = confidence
@@ -217,15 +227,15 @@ def _process(
     if first is None:
         return _unordered(groups, rivals, effects, found)
     lone = first[0]
-    confidence = _lower(_confidence(told, first, found), lone.limit)
+    confidence = weaker(_confidence(told, first, found), lone.limit)
     if any(not _surely_before(lone, fault) for fault, _ in rivals):
-        confidence = _lower(confidence, LIKELY)
+        confidence = weaker(confidence, LIKELY)
     later = [fault for group in groups if group is not first for fault in group]
     if any(not _surely_before(one, fault) for one in first for fault in later):
-        confidence = _lower(confidence, LIKELY)
+        confidence = weaker(confidence, LIKELY)
     if lone.process is None and (later or rivals):
         # A kill that hit no rank that is known need not have broken the job.
-        confidence = _lower(confidence, LIKELY)
+        confidence = weaker(confidence, LIKELY)
     rivals = [*rivals, *((fault, "it came later, by its node's clock") for fault in later)]
     first, repeated = _first_of(first)
     lone = first[0]
@@ -236,7 +246,7 @@ def _process(
     if lone.candidates:
         who = POSSIBLE
     elif not lone.rank_sure:
-        who = _lower(who, LIKELY)
+        who = weaker(who, LIKELY)
     return Judgement(
         lone.cause,
         confidence,
@@ -323,6 +333,9 @@ def _confidence(told: Told, group: Sequence[Fault], found: Findings) -> str:
     }:
         # The signal is certain; that no narrower cause explains it takes the rank's own words.
         return LIKELY
+    if fault.cause.startswith("rendezvous.") and not any(e.process for e in found.effects):
+        # No rank had begun: what other agents say, they say of the same.
+        return CONFIRMED
     if fault.process is None:
         return LIKELY if fault.candidates else CONFIRMED if _alone(found) else LIKELY
     return CONFIRMED
@@ -352,20 +365,30 @@ def _unlogged(found: Findings) -> tuple[Effect, ...]:
     return tuple(_effect("unlogged", fault) for fault in found.unnamed if fault.proofs)
 
 
-def _lower(one: str, other: str) -> str:
-    order = (UNKNOWN, POSSIBLE, LIKELY, CONFIRMED)
-    return min(one, other, key=order.index)
-
-
 # No fault has a name: perhaps one process alone ended badly, and is the one to look at.
 def _no_fault(found: Findings, effects: list[Effect]) -> Judgement:
     unnamed = sorted(found.unnamed, key=_by_rank)
     kinds = {effect.kind for effect in effects}
-    for kind, cause in (("waited", "collective.timeout"), ("peer-lost", "collective.peer-lost")):
-        if kind in kinds and not unnamed:
-            return Judgement(cause, POSSIBLE, UNKNOWN, (), (), tuple(effects))
-    keys = {fault.key for fault in unnamed}
-    who = UNKNOWN
-    if unnamed:
-        who = LIKELY if len(keys) == 1 and len(unnamed) == 1 else POSSIBLE
+    if not unnamed:
+        for kind, cause in _ONLY_EFFECTS:
+            if kind in kinds:
+                return Judgement(cause, LIKELY, UNKNOWN, (), (), tuple(effects))
+        return Judgement("unknown", UNKNOWN, UNKNOWN, (), (), tuple(effects))
+    alike = len({fault.key for fault in unnamed}) == 1
+    worth = _exit_is_worth(unnamed) if alike else UNKNOWN
+    if worth != UNKNOWN:
+        return Judgement("process.exit", worth, worth, tuple(unnamed), (), tuple(effects))
+    who = LIKELY if alike and len(unnamed) == 1 else POSSIBLE
     return Judgement("unknown", UNKNOWN, who, tuple(unnamed), (), tuple(effects), len(unnamed) > 1)
+
+
+# An exit code of the program's own, from processes whose streams were read and hold no reason.
+# Python's code for an exception is 1: where the streams were not read, its words were lost.
+def _exit_is_worth(unnamed: Sequence[Fault]) -> str:
+    heard = all("heard" in dict(fault.facts) for fault in unnamed)
+    code = dict(unnamed[0].facts).get("exit_code", "")
+    if not code.isdigit() or not 0 < int(code) < _FIRST_SHELL_CODE:
+        return UNKNOWN
+    if int(code) == 1 and not heard:
+        return UNKNOWN
+    return CONFIRMED if heard and int(code) > _LAST_PYTHON_CODE else LIKELY

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from firstfault.judge.decide import Judgement, kernel_read
+from firstfault.judge.ranks import ranges
+from firstfault.model.event import ClosingSignal, ExitNoticed, TableEntry, TaskEnd
 from firstfault.model.fault import Fault
 from firstfault.model.run import Run, Told
 from firstfault.model.verdict import CONFIRMED, Missing
@@ -21,6 +23,8 @@ def missing(told: Told, run: Run | None, judgement: Judgement) -> tuple[Missing,
         *_sender(judgement),
         *_logs(told, run, judgement),
         *_words(judgement),
+        *_peers(told, run, judgement),
+        *_stopped(judgement),
     )
 
 
@@ -74,7 +78,7 @@ def _sender(judgement: Judgement) -> Iterator[Missing]:
 
 
 def _logs(told: Told, run: Run | None, judgement: Judgement) -> Iterator[Missing]:
-    if judgement.cause != "unknown":
+    if judgement.cause not in ("unknown", "collective.peer-lost"):
         return
     if told.outputs == 0:
         yield Missing(
@@ -86,8 +90,7 @@ def _logs(told: Told, run: Run | None, judgement: Judgement) -> Iterator[Missing
         yield Missing(
             "per-rank logs",
             "they hold each rank's last words, also of ranks whose output was lost or mixed",
-            "torchrun --log-dir DIR --redirects 3 --tee 3 (or PET_LOG_DIR and PET_TEE=3), and "
-            "@record on the program's main function.",
+            _rank_logs(run),
         )
     if told.facts is None:
         yield Missing(
@@ -98,25 +101,65 @@ def _logs(told: Told, run: Run | None, judgement: Judgement) -> Iterator[Missing
         )
 
 
+# How each launcher keeps the ranks' output apart.
+def _rank_logs(run: Run) -> str:
+    events = [each.event for each in run.happened]
+    if any(isinstance(e, TaskEnd) for e in events) and not any(
+        isinstance(e, ExitNoticed | TableEntry | ClosingSignal) for e in events
+    ):
+        return "srun --output=DIR/%j-%t.log (a file for each task), or srun --label."
+    return (
+        "torchrun --log-dir DIR --redirects 3 --tee 3 (or PET_LOG_DIR and PET_TEE=3), and "
+        "@record on the program's main function."
+    )
+
+
 # What the ranks themselves would have to say.
 def _words(judgement: Judgement) -> Iterator[Missing]:
-    if judgement.cause != "unknown":
-        return
-    kinds = {effect.kind for effect in judgement.effects}
-    if any(_is_silent_exit(fault) for fault in judgement.roots):
+    if judgement.cause in ("process.exit", "unknown") and any(
+        _is_silent_exit(fault) for fault in judgement.roots
+    ):
         yield Missing(
             "the rank's own reason",
             "it ended with an exit code of its own and said nothing",
             "Let the program log why before it exits; @record on its main function keeps an "
             "uncaught exception in error.json.",
         )
-    elif not judgement.roots and "waited" in kinds:
+    elif judgement.cause == "collective.timeout":
         yield Missing(
             "the stacks of the ranks that did not arrive",
             "ranks waited in vain for others, and nothing tells what the others did",
             "py-spy dump --pid PID on each rank while it hangs; with NCCL, "
             "TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 (the flight recorder).",
         )
+
+
+# Only consequences are in the evidence: somebody else's log has the cause.
+def _peers(told: Told, run: Run | None, judgement: Judgement) -> Iterator[Missing]:
+    if judgement.cause != "collective.peer-lost" or run is None:
+        return
+    heard = {process.host for process in run.roster if process.lines is not None}
+    unread = sorted(set(told.nodes or told.hosts) - heard - set(told.absent))
+    lost = {e.process.rank for e in judgement.effects if e.process and e.process.rank is not None}
+    where = f"the ranks on {nodelist.fold(unread)}" if unread else "the rank that was lost"
+    but = f": these ranks only lost it: {ranges(sorted(lost))}" if lost else ""
+    yield Missing(
+        f"the output and the end of {where}",
+        f"every word in this evidence follows from a peer's death{but}",
+        "The other nodes' logs of this job, their agents' failure tables, and the kernel log of "
+        "the host whose rank was lost (journalctl -k).",
+    )
+
+
+def _stopped(judgement: Judgement) -> Iterator[Missing]:
+    if judgement.cause != "process.interrupted":
+        return
+    yield Missing(
+        "who sent the signal",
+        "a program that is told to stop is not told by whom",
+        "sacct (CANCELLED by UID) tells whether Slurm did; else the shell history and the "
+        "programs that watch over jobs on that host.",
+    )
 
 
 def _is_silent_exit(fault: Fault) -> bool:

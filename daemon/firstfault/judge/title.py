@@ -9,6 +9,21 @@ _SIGNALS = {
     "process.abort": "aborted (SIGABRT)",
     "process.bus-error": "died of a bus error (SIGBUS)",
 }
+_SILENT = {
+    "process.left-early": "ended with success while the others still needed it",
+    "collective.timeout": "did not arrive at a collective; the others waited in vain",
+}
+# What befell the launchers before any rank had begun; whole sentences.
+_AGENTS = {
+    "rendezvous.timeout": "Not all agents joined the rendezvous in time",
+    "rendezvous.connect": "The rendezvous host could not be reached",
+    "rendezvous.port-in-use": "The port of the rendezvous or of its store was taken",
+}
+# Where no process is known that failed first.
+_ROOTLESS = {
+    "collective.timeout": "Ranks waited in vain in a collective; no evidence tells for whom",
+    "collective.peer-lost": "Ranks lost a peer; what became of it is not in the evidence",
+}
 # A title stays one line: an exception's message is cut here.
 _LONGEST_MESSAGE = 160
 
@@ -20,10 +35,14 @@ def title(cause: str, roots: tuple[Fault, ...], *, unordered: bool, sure: bool) 
     """
     if cause == "none":
         return "No failure: the job succeeded" if sure else "No sign of a failure in this evidence"
+    if not roots and cause in _ROOTLESS:
+        return _ROOTLESS[cause]
     if cause == "unknown" or not roots:
         return _unknown(roots)
     if cause.startswith("slurm."):
         return _slurm(cause, roots[0])
+    if cause in _AGENTS and roots[0].process is None:
+        return _AGENTS[cause]
     who = _victim(_who(roots, unordered), dict(roots[0].facts))
     return f"{who} {predicate(cause, roots[0])}"
 
@@ -45,13 +64,21 @@ def predicate(cause: str, fault: Fault) -> str:
         library = f" in {facts['library']}" if "library" in facts else ""
         at = f", in {facts['frame']}" if "frame" in facts else ""
         return f"{_SIGNALS[cause]}{library}{at}"
+    if cause in _AGENTS and fault.process is None:
+        return _AGENTS[cause]
     if fault.exception is not None:
         kind = (fault.exception.type or "an exception").rpartition(".")[2]
         message = (fault.exception.message or "").strip().split("\n")[0]
         short = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
         return f"raised {kind}" + (f": {short}" if short else "")
+    if cause in _SILENT:
+        return _SILENT[cause]
+    if cause == "process.interrupted" and "signal" in facts:
+        return f"was told to stop from outside ({facts['signal']})"
+    if cause == "process.exit" and "exit_code" in facts:
+        return f"ended itself with exit code {facts['exit_code']} and left no reason"
     if "exit_code" in facts:
-        return f"ended with exit code {facts['exit_code']}"
+        return f"ended with exit code {facts['exit_code']} ({cause})"
     return f"shows signs of {cause}"
 
 
@@ -80,7 +107,7 @@ def _unknown(roots: tuple[Fault, ...]) -> str:
         code = dict(roots[0].facts).get("exit_code")
         if roots[0].exception is not None and roots[0].exception.type:
             kind = roots[0].exception.type.rpartition(".")[2]
-            return f"{who} failed with {kind}; the cause behind it is not decided"
+            return f"{who} failed with {kind}; what was behind it is not told"
         if code is not None:
             return f"{who} ended with exit code {code}; the evidence does not tell why"
     return "The evidence does not tell what failed first"

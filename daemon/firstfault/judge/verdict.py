@@ -7,11 +7,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from firstfault.faults.effects import WORDING
-from firstfault.judge.decide import Judgement, kernel_read, said_cause
+from firstfault.judge.decide import Judgement, kernel_read
 from firstfault.judge.missing import missing
+from firstfault.judge.ranks import ranges
 from firstfault.judge.title import happened, title
 from firstfault.model import verdict as v
 from firstfault.model.event import Cancelled, OomNoticed, StepEnded
@@ -37,15 +36,13 @@ def assemble(
     remedy: v.Remedy,
 ) -> v.Verdict:
     """The verdict; ``domain`` and ``remedy`` are what the knowledge base says of the cause."""
-    cause = said_cause(judgement.cause)
-    decided = cause == judgement.cause
-    confidence = judgement.confidence if decided else v.UNKNOWN
+    cause = judgement.cause
+    confidence = judgement.confidence
     roots = judgement.roots
     proofs = _proofs(roots)
     step = _step(judgement, run)
-    role = "cause" if decided and cause != "unknown" else "context"
+    role = "cause" if cause != "unknown" else "context"
     notes = [*told.notes, *(() if told.zoned else (NO_ZONE,))]
-    shown = judgement if decided else _undecided(judgement)
     return v.Verdict(
         job=job(told, run),
         cause=v.Cause(
@@ -61,12 +58,12 @@ def assemble(
         ),
         initiator=_initiator(told, judgement, run, step),
         exception=next((f.exception for f in roots if f.exception is not None), v.ExceptionFacts()),
-        alternatives=_alternatives(told, judgement, decided),
+        alternatives=_alternatives(told, judgement),
         evidence=tuple(_evidence(each, role) for each in proofs),
         chain=_chain(told, judgement, proofs, role),
         consequences=_consequences(judgement.effects),
         unexplained=tuple(_evidence(each, "context") for each in strange[:_MOST_EVIDENCE]),
-        missing=missing(told, run, shown),
+        missing=missing(told, run, judgement),
         remedy=remedy,
         runs=tuple(
             v.RunOutcome(step, number.attempt, outcome)
@@ -154,10 +151,6 @@ def _module(exception: v.ExceptionFacts) -> str | None:
     return match[1] if match else None
 
 
-def _undecided(judgement: Judgement) -> Judgement:
-    return msgspec.structs.replace(judgement, cause="unknown", confidence=v.UNKNOWN)
-
-
 def _initiator(told: Told, judgement: Judgement, run: Run | None, step: str | None) -> v.Initiator:
     roots = judgement.roots
     if not roots:
@@ -209,11 +202,8 @@ def _shown(told: Told, span: Span | None) -> Span | None:
     return span if told.zoned else None
 
 
-def _alternatives(told: Told, judgement: Judgement, decided: bool) -> tuple[v.Alternative, ...]:
+def _alternatives(told: Told, judgement: Judgement) -> tuple[v.Alternative, ...]:
     found: dict[str, v.Alternative] = {}
-    if not decided:
-        against = "this version collects its evidence but does not decide it yet"
-        found[judgement.cause] = v.Alternative(judgement.cause, v.POSSIBLE, against)
     if judgement.cause == "process.killed" and judgement.confidence != v.CONFIRMED:
         read = kernel_read(told, judgement.roots[0].host)
         against = (
@@ -251,22 +241,11 @@ def _consequences(effects: Iterable[Effect]) -> tuple[v.Consequence, ...]:
             v.Consequence(
                 WORDING[kind].many,
                 count,
-                _ranges(ranks),
+                ranges(ranks),
                 _evidence(found[0].proof, "consequence"),
             )
         )
     return tuple(result)
-
-
-def _ranges(numbers: Sequence[int]) -> str | None:
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][1] + 1 == number:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    text = ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in parts)
-    return text or None
 
 
 def _chain(
@@ -371,7 +350,7 @@ def _coverage(told: Told, run: Run | None) -> tuple[v.CoverageRow, ...]:
     rows = [
         v.CoverageRow(
             nodelist.fold(hosts),
-            _ranges(sorted(set().union(*(ranks.get(host, set()) for host in hosts)))),
+            ranges(sorted(set().union(*(ranks.get(host, set()) for host in hosts)))),
             state,
             logs,
             note,
@@ -382,5 +361,5 @@ def _coverage(told: Told, run: Run | None) -> tuple[v.CoverageRow, ...]:
         state = kernel.get(None) or "none"
         known = sorted(ranks.get(None, set()))
         logs = "partial" if told.outputs else "none"
-        rows.append(v.CoverageRow(None, _ranges(known), state, logs, None))
+        rows.append(v.CoverageRow(None, ranges(known), state, logs, None))
     return tuple(rows)

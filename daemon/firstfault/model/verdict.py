@@ -17,6 +17,12 @@ POSSIBLE = "possible"
 UNKNOWN = "unknown"
 
 
+def weaker(*confidences: str) -> str:
+    """The least of the ``confidences``."""
+    order = (UNKNOWN, POSSIBLE, LIKELY, CONFIRMED)
+    return min(confidences, key=order.index)
+
+
 class Job(msgspec.Struct, frozen=True):
     """The job as far as the evidence names it; ``nodes`` and ``ranks`` are counts."""
 
