@@ -323,7 +323,6 @@ def _happened(
             cut=cut and event.place.offset >= end,
         )
         for event, part in pairs
-        if not _is_benign(event)
     ]
 
 
@@ -350,7 +349,7 @@ def _run(number: int, roster: Roster, happened: Sequence[Happened], reads: Seque
     mine = [
         each
         for each, attempt in zip(happened, numbers, strict=True)
-        if attempt == number or not _has_attempt(each.event)
+        if (attempt == number or not _has_attempt(each.event)) and not _is_benign(each.event)
     ]
     progressed = any(
         each.lines > 0
