@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import subprocess
 import time
 from pathlib import Path
 
@@ -155,20 +154,6 @@ def test_a_file_that_shrinks_while_it_is_read_is_not_called_complete(tmp_path: P
     os.close(handle)
 
     assert not found.complete and "shrank" in (found.note or "")
-
-
-@pytest.mark.parametrize("pattern", ANCHORS.patterns.split("\n"))
-def test_grep_and_python_read_each_anchor_alike(pattern: str, tmp_path: Path) -> None:
-    sample = (Path(__file__).parent / "anchor-lines.txt").read_bytes()
-    one = anchors.of([pattern]).expression
-    expected = [line for line in sample.splitlines() if one.search(line)]
-
-    by_grep = subprocess.run(
-        ["/bin/grep", "-aE", "-e", pattern], input=sample, stdout=-1, env={"LC_ALL": "C"}
-    ).stdout.splitlines()
-
-    assert by_grep == expected
-    assert expected, "each anchor has a sample line"
 
 
 def test_hits_stand_where_they_are_whatever_the_lines_lengths(tmp_path: Path) -> None:

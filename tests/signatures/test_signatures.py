@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,12 +13,15 @@ from firstfault.signatures import (
     TARGETS,
     Compiled,
     SignatureError,
+    known_anchors,
     known_causes,
     meaning,
     parse,
+    signature,
     signatures,
 )
-from firstfault.signatures.order import ordered
+from firstfault.signatures.anchors import compiled
+from firstfault.signatures.order import ordered, overlaps
 from tests.readers.logs import events
 
 ALL = [each for target in TARGETS for each in signatures(target)]
@@ -29,9 +33,9 @@ SOUND = """
 id = "a"
 target = "line"
 means = "python.exception"
-pattern = 'boom \\d+'
-samples = ['boom 7']
-near_misses = ['boom x']
+pattern = 'kaboom \\d+'
+samples = ['kaboom 7']
+near_misses = ['kaboom x']
 reference = 'a program'
 wrong_if = 'it is not'
 """
@@ -58,6 +62,30 @@ def test_a_lines_sample_is_found_in_a_log(each: Compiled, sample: str) -> None:
     found = [event for event in events(f"step\n{sample}\nstep\n") if isinstance(event, Sign)]
 
     assert [event.means for event in found] == [each.signature.means]
+
+
+OWN = sorted(Path(signature.__file__ or "").parent.glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", OWN, ids=[path.name for path in OWN])
+def test_the_packages_own_signatures_are_sound(path: Path) -> None:
+    assert parse(path.read_text(), path.name, known_causes())
+
+
+def test_no_overlap_of_the_packages_own_signatures_is_undeclared() -> None:
+    for target in TARGETS:
+        overlaps(ordered(signatures(target)))
+
+
+@pytest.mark.parametrize(
+    ("each", "sample"),
+    SAMPLES,
+    ids=[f"{each.signature.id}-{n}" for n, (each, _) in enumerate(SAMPLES)],
+)
+def test_each_sample_holds_an_anchor(each: Compiled, sample: str) -> None:
+    found = compiled(anchor for some in known_anchors().values() for anchor in some)
+
+    assert found.search(sample)
 
 
 def test_an_id_names_one_signature() -> None:
@@ -103,21 +131,26 @@ def test_the_narrowest_match_counts() -> None:
 def test_a_sound_signature_loads() -> None:
     (each,) = parse(SOUND, "site.toml", CAUSES)
 
-    assert each.regex.search("boom 12")
+    assert each.regex.search("kaboom 12")
 
 
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
+        ("pattern = 'kaboom \\d+'", "pattern = '(?:bo+)+m \\d+'", "pattern: a repeat in a repeat"),
+        ("pattern = 'kaboom \\d+'", "pattern = 'b..m \\d+'", "anchors: the pattern shows none"),
+        ("means =", "anchors = ['bang']\nmeans =", "none of them is in the sample 'kaboom 7'"),
+        ("means =", "anchors = ['kaboom(']\nmeans =", "anchors: "),
+        ("means =", "anchors = ['x*']\nmeans =", "anchors: one of them matches everything"),
         ('target = "line"', 'target = "file"', "target 'file'"),
         ('means = "python.exception"', 'means = "python.exception"\nat_most = "sure"', "'sure'"),
         ('means = "python.exception"', 'means = "no.cause"', "'no.cause'"),
-        ("samples = ['boom 7']", "samples = []", "no sample"),
-        ("samples = ['boom 7']", "samples = ['bang']", "'bang'"),
-        ("near_misses = ['boom x']", "near_misses = ['boom 9']", "'boom 9'"),
-        ("pattern = 'boom \\d+'", "pattern = 'boom ('", "unterminated"),
-        ("pattern = 'boom \\d+'", "pattern = ''", "matches everything"),
-        ("pattern = 'boom \\d+'", "pattern = '(?:boom|x*) ?\\d*'", "matches everything"),
+        ("samples = ['kaboom 7']", "samples = []", "no sample"),
+        ("samples = ['kaboom 7']", "samples = ['bang']", "'bang'"),
+        ("near_misses = ['kaboom x']", "near_misses = ['kaboom 9']", "'kaboom 9'"),
+        ("pattern = 'kaboom \\d+'", "pattern = 'kaboom ('", "unterminated"),
+        ("pattern = 'kaboom \\d+'", "pattern = ''", "matches everything"),
+        ("pattern = 'kaboom \\d+'", "pattern = '(?:kaboom|x*) ?\\d*'", "matches everything"),
         ("reference = 'a program'", "reference = ' '", "reference"),
         ("wrong_if = 'it is not'", "wrong_if = ''", "wrong_if"),
         ('id = "a"', 'id = ""', "id"),
@@ -150,12 +183,13 @@ def test_a_file_that_is_none_is_refused_with_its_name(text: str, says: str) -> N
     assert says in str(refused.value)
 
 
-WIDE = SOUND.replace('id = "a"', 'id = "wide"').replace("near_misses = ['boom x']\n", "")
-WIDE = WIDE.replace("'boom \\d+'", "'boom'").replace("['boom 7']", "['boom']")
+WIDE = SOUND.replace('id = "a"', 'id = "wide"').replace("near_misses = ['kaboom x']\n", "")
+WIDE = WIDE.replace("'kaboom \\d+'", "'kaboom'").replace("['kaboom 7']", "['kaboom']")
 
 
 def both(narrow: str, wide: str = WIDE) -> Callable[[str], str]:
     found = ordered([*parse(narrow, "a.toml", CAUSES), *parse(wide, "b.toml", CAUSES)])
+    overlaps(found)
 
     def name(text: str) -> str:
         match = found.narrowest(text)
@@ -174,22 +208,24 @@ def test_an_overlap_that_is_not_declared_is_refused_with_both_ids_and_the_sample
         both(SOUND)
 
     assert str(refused.value).startswith("a.toml: signature 'a': narrower_than: ")
-    assert "'boom 7'" in str(refused.value)
+    assert "'kaboom 7'" in str(refused.value)
     assert "'wide' of b.toml" in str(refused.value)
 
 
 def test_the_declared_narrower_counts_and_the_wider_where_it_alone_matches() -> None:
     name = both(narrower(SOUND, "wide"))
 
-    assert name("boom 7") == "a"
-    assert name("boom") == "wide"
+    assert name("kaboom 7") == "a"
+    assert name("kaboom") == "wide"
 
 
 def test_narrower_than_a_narrower_one_is_narrower_than_all() -> None:
-    widest = WIDE.replace('"wide"', '"widest"').replace("'boom'", "'bo+'")
+    widest = WIDE.replace('"wide"', '"widest"').replace("pattern = 'kaboom'", "pattern = 'kabo+m'")
+    widest = widest.replace("['kaboom']", "['kaboooom']")
+    widest = widest.replace("means =", "anchors = ['kabo']\nmeans =")
     name = both(narrower(SOUND, "wide"), narrower(WIDE, "widest") + widest)
 
-    assert name("boom 7") == "a"
+    assert name("kaboom 7") == "a"
 
 
 @pytest.mark.parametrize(
@@ -206,7 +242,7 @@ def test_an_order_that_is_none_is_refused(narrow: str, wide: str, says: str) -> 
 
 
 def test_of_two_that_nothing_orders_the_effect_counts_and_then_the_first_in_the_text() -> None:
-    bang = SOUND.replace("boom", "bang").replace('id = "a"', 'id = "b"')
+    bang = SOUND.replace("kaboom", "clatter").replace('id = "a"', 'id = "b"')
 
-    assert both(SOUND, bang)("bang 1 boom 2") == "b"
-    assert both(SOUND, bang.replace("python.exception", "waited"))("boom 2 bang 1") == "b"
+    assert both(SOUND, bang)("clatter 1 kaboom 2") == "b"
+    assert both(SOUND, bang.replace("python.exception", "waited"))("kaboom 2 clatter 1") == "b"

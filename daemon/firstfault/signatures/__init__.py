@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
+from firstfault.signatures.anchors import anchors
 from firstfault.signatures.order import Ordered, ordered
 from firstfault.signatures.signature import (
     EFFECTS,
@@ -28,8 +29,9 @@ from firstfault.signatures.signature import (
     Compiled,
     Signature,
     SignatureError,
-    parse,
+    read,
 )
+from firstfault.signatures.soundness import parse
 
 __all__ = [
     "EFFECTS",
@@ -37,6 +39,7 @@ __all__ = [
     "Compiled",
     "Signature",
     "SignatureError",
+    "known_anchors",
     "known_causes",
     "meaning",
     "parse",
@@ -57,7 +60,8 @@ def known_causes() -> frozenset[str]:
 
 @cache
 def _own() -> dict[str, Ordered]:
-    found = [each for name, text in _files() for each in parse(text, name, known_causes())]
+    # That they are sound is tested: asked anew, it would cost each start of the program.
+    found = [each for name, text in _files() for each in read(text, name)]
     return {
         target: ordered(each for each in found if each.signature.target == target)
         for target in TARGETS
@@ -68,6 +72,12 @@ def _files() -> Iterator[tuple[str, str]]:
     for entry in sorted(files("firstfault.signatures").iterdir(), key=lambda entry: entry.name):
         if entry.name.endswith(".toml"):
             yield entry.name, entry.read_text("utf-8")
+
+
+@cache
+def known_anchors() -> dict[str, tuple[str, ...]]:
+    """What a line must hold to be looked at in a huge log, by who says it: see ``anchors.py``."""
+    return anchors(each for target in TARGETS for each in signatures(target))
 
 
 def signatures(target: str) -> tuple[Compiled, ...]:

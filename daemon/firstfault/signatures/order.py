@@ -6,14 +6,24 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from firstfault.signatures.grammar import words
 from firstfault.signatures.signature import EFFECTS, Compiled, SignatureError
 
 
 class Ordered(msgspec.Struct, frozen=True):
-    """Signatures of one target, by id, and for each the ids of those that it is narrower than."""
+    """Signatures of one target, by id.
 
-    all: tuple[Compiled, ...]
+    Each with words of which one is in whatever it matches (none: it must be tried on all), and
+    with the ids of those that it is narrower than.
+    """
+
+    tried: tuple[tuple[Compiled, tuple[str, ...]], ...]
     wider: Mapping[str, frozenset[str]]
+
+    @property
+    def all(self) -> tuple[Compiled, ...]:
+        """The signatures alone."""
+        return tuple(each for each, _ in self.tried)
 
     def narrowest(self, text: str) -> Compiled | None:
         """The match that no other match is narrower than.
@@ -23,8 +33,9 @@ class Ordered(msgspec.Struct, frozen=True):
         """
         matches = {
             each.signature.id: (each, found.start())
-            for each in self.all
-            if (found := each.regex.search(text))
+            for each, words in self.tried
+            if (not words or any(word in text for word in words))
+            and (found := each.regex.search(text))
         }
         if len(matches) > 1:
             beaten = {wide for name in matches for wide in self.wider[name]}
@@ -40,28 +51,34 @@ class Ordered(msgspec.Struct, frozen=True):
 def ordered(signatures: Iterable[Compiled]) -> Ordered:
     """``signatures``, all of one target, in their order.
 
-    Raises `SignatureError` for an id that stands there twice, for a ``narrower_than`` that names
-    no signature or leads back to its own, and for a sample that another signature matches too,
-    unless the sample's own is declared the narrower.
+    Raises `SignatureError` for an id that stands there twice and for a ``narrower_than`` that
+    names no signature or leads back to its own.
     """
     found = tuple(sorted(signatures, key=lambda each: each.signature.id))
     by_id: dict[str, Compiled] = {}
     for each in found:
         if (first := by_id.setdefault(each.signature.id, each)) is not each:
-            raise SignatureError(f"{_place(each)}: id: it stands in {first.origin}, too")
+            raise SignatureError(f"{each.place}: id: it stands in {first.origin}, too")
     wider = {name: frozenset(_wider(each, by_id)) for name, each in by_id.items()}
-    for each in found:
+    return Ordered(tuple((each, words(each.signature.pattern)) for each in found), wider)
+
+
+def overlaps(order: Ordered) -> None:
+    """Raises `SignatureError` for a sample that another signature of ``order`` matches too.
+
+    But where the sample's own is declared the narrower.
+    """
+    for each in order.all:
         for sample in each.signature.samples:
-            for other in found:
+            for other in order.all:
                 name = other.signature.id
-                if other is each or name in wider[each.signature.id]:
+                if other is each or name in order.wider[each.signature.id]:
                     continue
                 if other.regex.search(sample):
                     raise SignatureError(
-                        f"{_place(each)}: narrower_than: its sample {sample!r} is matched by "
+                        f"{each.place}: narrower_than: its sample {sample!r} is matched by "
                         f"{name!r} of {other.origin}, too, and it is not declared the narrower"
                     )
-    return Ordered(found, wider)
 
 
 def _wider(each: Compiled, by_id: Mapping[str, Compiled]) -> set[str]:
@@ -70,16 +87,12 @@ def _wider(each: Compiled, by_id: Mapping[str, Compiled]) -> set[str]:
     while ahead:
         name = ahead.pop()
         if name == each.signature.id:
-            raise SignatureError(f"{_place(each)}: narrower_than: it leads back to itself")
+            raise SignatureError(f"{each.place}: narrower_than: it leads back to itself")
         if name not in by_id:
             raise SignatureError(
-                f"{_place(each)}: narrower_than: {name!r} is no signature of its target"
+                f"{each.place}: narrower_than: {name!r} is no signature of its target"
             )
         if name not in result:
             result.add(name)
             ahead.extend(by_id[name].signature.narrower_than)
     return result
-
-
-def _place(each: Compiled) -> str:
-    return f"{each.origin}: signature {each.signature.id!r}"

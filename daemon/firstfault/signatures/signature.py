@@ -49,43 +49,21 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     signature: tuple[Signature, ...]
 
 
-def parse(text: str, origin: str, causes: frozenset[str]) -> list[Compiled]:
-    """The signatures in a TOML text.
+def read(text: str, origin: str) -> list[Compiled]:
+    """The signatures in a TOML text, whether they are sound or not.
 
-    Raises `SignatureError` naming ``origin``, the signature and the field for anything unsound:
-    no sample, a sample that does not match, a near miss that does, a pattern that matches
-    everything, an empty reference, an unknown meaning or target.
+    Raises `SignatureError` naming ``origin`` where the text is none of signatures, and where a
+    pattern is no regular expression.
     """
     try:
         file = msgspec.convert(tomllib.loads(text), _File)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise SignatureError(f"{origin}: {error}") from error
-    return [_compiled(signature, origin, causes) for signature in file.signature]
+    return [_compiled(signature, origin) for signature in file.signature]
 
 
-def _compiled(signature: Signature, origin: str, causes: frozenset[str]) -> Compiled:
-    place = f"{origin}: signature {signature.id!r}"
-    for name in ("id", "reference", "wrong_if"):
-        if not getattr(signature, name).strip():
-            raise SignatureError(f"{place}: {name} is empty")
-    if signature.target not in TARGETS:
-        raise SignatureError(f"{place}: target {signature.target!r} is none of {list(TARGETS)}")
-    if signature.means not in EFFECTS and signature.means not in causes:
-        raise SignatureError(f"{place}: means: {signature.means!r} is no cause and no effect")
-    if signature.at_most not in AT_MOST:
-        raise SignatureError(f"{place}: at_most: {signature.at_most!r} is none of {list(AT_MOST)}")
-    if not signature.samples:
-        raise SignatureError(f"{place}: samples: there is no sample")
+def _compiled(signature: Signature, origin: str) -> Compiled:
     try:
-        regex = re.compile(signature.pattern)
+        return Compiled(signature, re.compile(signature.pattern), origin)
     except re.error as error:
-        raise SignatureError(f"{place}: pattern: {error}") from error
-    if regex.search(""):
-        raise SignatureError(f"{place}: pattern: it matches everything")
-    for sample in signature.samples:
-        if not regex.search(sample):
-            raise SignatureError(f"{place}: samples: the pattern does not match {sample!r}")
-    for miss in signature.near_misses:
-        if regex.search(miss):
-            raise SignatureError(f"{place}: near_misses: the pattern matches {miss!r}")
-    return Compiled(signature, regex, origin)
+        raise SignatureError(f"{origin}: signature {signature.id!r}: pattern: {error}") from error
