@@ -1,0 +1,179 @@
+"""Ranks whose silence is the evidence: one that left early, one that never arrived.
+
+No line says that a rank returned with success while others needed it, or that it hangs. It is
+told by what is around it: the other ranks lost a peer or waited in vain, its own stream was read
+and holds no word of an error, and its agent ended it (then it was alive) or had no need to (then
+it had ended by itself, with success).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from firstfault.faults.processes import proof
+from firstfault.model.event import ClosingSignal, ExitNoticed, TableEntry, Traceback
+from firstfault.model.fault import Effect, Fault, Proof
+from firstfault.model.line import Speaker
+from firstfault.model.run import Happened, Process, Run, Told
+from firstfault.model.verdict import CONFIRMED, LIKELY
+
+LEFT = "process.left-early"
+TIMEOUT = "collective.timeout"
+# torch, csrc/distributed/c10d/ProcessGroupGloo.cpp, monitoredBarrier: names who did not come.
+_STRAGGLERS = re.compile(r"\bRanks? (\d{1,7}(?:, \d{1,7}){0,1000}) failed to pass monitoredBarrier")
+
+
+class _Agent(msgspec.Struct, frozen=True):
+    """What one agent said of its ranks: whom it saw fail, whose pids it ended."""
+
+    reported: bool
+    ended: frozenset[int]
+    mates: tuple[Process, ...]
+    failed: frozenset[Process]
+
+
+def silent_faults(told: Told, run: Run, effects: Sequence[Effect]) -> list[Fault]:
+    """The ranks that did not fail while all others were hit, if silence tells which they are.
+
+    For a run in which nothing else went wrong first. Several ranks that cannot be told apart
+    are the candidates of one fault.
+    """
+    hit = {e.process for e in effects if e.kind in ("peer-lost", "waited") and e.process}
+    waited = [e for e in effects if e.kind == "waited"]
+    if not hit and not waited:
+        return []
+    proofs = _of_each_kind(effects)
+    limit = CONFIRMED if _all_heard(told, run) else LIKELY
+    quiet = [p for p in run.roster if p not in hit and p.lines is not None]
+    ends = {process: _end(process, run, quiet) for process in quiet}
+    left = [process for process, end in ends.items() if end == "left"]
+    named = _stragglers(run)
+    if named:
+        return [_named(process, left, run, proofs) for process in _of_ranks(run, named)]
+    if left:
+        return [_fault(LEFT, process, proofs, limit) for process in left]
+    alive = [process for process, end in ends.items() if end == "alive"]
+    if not waited or not alive or len(alive) < len(quiet):
+        return []
+    if len(alive) == 1:
+        one = _fault(TIMEOUT, alive[0], proofs, limit)
+        # It may have waited too, and been ended before it could say so.
+        return [msgspec.structs.replace(one, rank_sure=False)]
+    many = _fault(TIMEOUT, None, proofs, limit)
+    return [msgspec.structs.replace(many, candidates=tuple(alive))]
+
+
+def _fault(
+    cause: str, process: Process | None, proofs: tuple[Proof, ...], limit: str = CONFIRMED
+) -> Fault:
+    return Fault(
+        cause=cause,
+        key=cause,
+        process=process,
+        host=process.host if process else None,
+        sources=frozenset({"rank", "agent"}),
+        proofs=proofs,
+        limit=limit,
+        pid=process.pids[0] if process and len(process.pids) == 1 else None,
+    )
+
+
+def _named(process: Process, left: Sequence[Process], run: Run, proofs: tuple[Proof, ...]) -> Fault:
+    told = next((proof(e) for e in run.happened if _straggler_ranks(e)), None)
+    own = proofs if told is None else tuple(dict.fromkeys((told, *proofs)))
+    return _fault(LEFT if process in left else TIMEOUT, process, own)
+
+
+def _of_each_kind(effects: Sequence[Effect]) -> tuple[Proof, ...]:
+    found: dict[str, Proof] = {}
+    for effect in effects:
+        if effect.kind in ("waited", "peer-lost"):
+            found.setdefault(effect.kind, effect.proof)
+    return tuple(found[kind] for kind in ("waited", "peer-lost") if kind in found)
+
+
+# How a rank ended that said nothing of an error: "left" with success before its agent ended the
+# others, "alive" until its agent ended it, None where nothing tells.
+def _end(process: Process, run: Run, quiet: Sequence[Process]) -> str | None:
+    agent = _agent(process, run)
+    if set(process.pids) & agent.ended:
+        return "alive"
+    if process in agent.failed or not agent.reported:
+        return None
+    known = {pid for mate in agent.mates for pid in mate.pids}
+    unknown = [mate for mate in agent.mates if mate not in agent.failed and not mate.pids]
+    nameless = len(agent.ended - known)
+    if nameless >= len(unknown) > 0:
+        return "alive"
+    if nameless == 0 and _tells_closings(run):
+        return "left"
+    return None
+
+
+def _agent(process: Process, run: Run) -> _Agent:
+    mates = tuple(p for p in run.roster if _share_agent(p, process))
+    ended: set[int] = set()
+    failed: set[Process] = set()
+    for each in run.happened:
+        event = each.event
+        if isinstance(event, ClosingSignal) and _is_agents(event.speaker, process, run):
+            ended.add(event.pid)
+        elif isinstance(event, ExitNoticed | TableEntry) and each.process in mates:
+            failed.add(each.process)
+    gone = frozenset(p for p in failed if not set(p.pids) & ended)
+    return _Agent(bool(gone), frozenset(ended), mates, gone)
+
+
+def _key(process: Process) -> tuple[str, object]:
+    for name in ("task", "run", "host"):
+        value = getattr(process, name)
+        if value is not None:
+            return name, value
+    return "", None
+
+
+def _share_agent(one: Process, other: Process) -> bool:
+    return _key(one) == _key(other)
+
+
+def _is_agents(who: Speaker, process: Process, run: Run) -> bool:
+    if who.task is not None and process.task is not None:
+        return who.task == process.task
+    if who.host is not None and process.host is not None:
+        return who.host == process.host
+    return len({_key(each) for each in run.roster}) == 1
+
+
+# Agents before torch 1.10 end their ranks without a word; their tables name no host.
+def _tells_closings(run: Run) -> bool:
+    return any(
+        isinstance(each.event, ClosingSignal)
+        or (isinstance(each.event, TableEntry) and each.event.host is not None)
+        for each in run.happened
+    )
+
+
+# Whether every rank that the job had was heard: else one of the others may be the culprit.
+def _all_heard(told: Told, run: Run) -> bool:
+    heard = {process.host for process in run.roster if process.lines is not None}
+    whole = all(process.lines is not None for process in run.roster)
+    return whole and bool(told.nodes) and not told.absent and set(told.nodes) <= heard
+
+
+def _stragglers(run: Run) -> frozenset[int]:
+    return frozenset(rank for each in run.happened for rank in _straggler_ranks(each))
+
+
+def _straggler_ranks(each: Happened) -> tuple[int, ...]:
+    if not isinstance(each.event, Traceback):
+        return ()
+    match = _STRAGGLERS.search(each.event.message)
+    return tuple(int(part) for part in match[1].split(", ")) if match else ()
+
+
+def _of_ranks(run: Run, ranks: frozenset[int]) -> list[Process]:
+    known = {process.rank: process for process in run.roster}
+    return [known.get(rank) or Process(run.attempt, rank) for rank in sorted(ranks)]
