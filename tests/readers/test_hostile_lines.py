@@ -10,13 +10,27 @@ from pathlib import Path
 
 import pytest
 
-from firstfault.readers import elastic, epilog, error_file, kernel, python, slurm_output, times
+from firstfault.readers import (
+    cgroups,
+    elastic,
+    epilog,
+    error_file,
+    kernel_faults,
+    kernel_heads,
+    kernel_oom,
+    kernel_records,
+    kernel_signs,
+    python,
+    slurm_output,
+    times,
+)
+from firstfault.readers.cgroups import slurm_cgroup
 from firstfault.readers.error_file import looks_like_error_file
-from firstfault.readers.kernel import kernel_events, slurm_cgroup
+from firstfault.readers.kernel import kernel_events, quoted_kernel_events
 from firstfault.readers.kind import kind
 from firstfault.readers.output import read_output
 from firstfault.signatures import TARGETS, signatures
-from firstfault.streams import lines, prefixes
+from firstfault.streams import lines, prefixes, wrappers
 from firstfault.streams.lines import LONGEST_TEXT
 from tests.readers.logs import ZONE, document
 
@@ -76,7 +90,10 @@ Try = Callable[[str], object]
 
 def patterns() -> list[tuple[str, Try]]:
     """Each pattern as its module uses it: searched for, or matched at a line's start."""
-    modules = (elastic, epilog, error_file, kernel, python, slurm_output, times, prefixes, lines)
+    modules = (
+        cgroups, elastic, epilog, error_file, kernel_faults, kernel_heads, kernel_oom,
+        kernel_records, kernel_signs, python, slurm_output, times, prefixes, lines,
+    )  # fmt: skip
     found: list[tuple[str, Try]] = []
     for module in modules:
         source = Path(module.__file__ or "").read_text()
@@ -100,7 +117,7 @@ def seconds(call: Callable[[], object]) -> float:
 @pytest.mark.parametrize(("name", "use"), patterns(), ids=[name for name, _ in patterns()])
 def test_a_pattern_does_not_backtrack(name: str, use: Try) -> None:
     # The kernel's reader cuts its lines first: a kernel line is of 1 KiB at most.
-    limit = kernel._LONGEST if name.startswith("kernel.") else LONGEST_TEXT
+    limit = kernel_records.LONGEST if name.startswith(("kernel", "cgroups")) else LONGEST_TEXT
     slow = {
         text[:40]: spent for text in HOSTILE if (spent := seconds(partial(use, text[:limit]))) > 0.5
     }
@@ -114,6 +131,7 @@ def test_a_hostile_line_costs_each_reader_under_a_second(text: str) -> None:
 
     assert seconds(lambda: read_output(found, ZONE)) < 1
     assert seconds(lambda: list(kernel_events(found, ZONE))) < 1
+    assert seconds(lambda: list(quoted_kernel_events(found, ZONE))) < 1
     assert seconds(lambda: kind(found)) < 1
     assert seconds(lambda: slurm_cgroup(text[:2_048])) < 1
     assert seconds(lambda: looks_like_error_file(text.encode())) < 1

@@ -13,7 +13,8 @@ import pytest
 
 from firstfault.model.document import Clock
 from firstfault.model.event import OomKill, Trap, Xid
-from firstfault.readers.kernel import kernel_events, kernel_line_text, slurm_cgroup
+from firstfault.readers.cgroups import slurm_cgroup
+from firstfault.readers.kernel import kernel_events, kernel_line_text
 from firstfault.readers.times import Zone
 from tests.readers.logs import ZONE, document
 
@@ -435,7 +436,6 @@ def test_a_logs_other_lines_are_no_events() -> None:
         [
             "usb 1-1: new high-speed USB device",
             "python3 (123) used greatest stack depth: 1 bytes left",
-            "oom_reaper: reaped process 11744 (python3), now anon-rss:0kB",
             "Memory cgroup stats for /slurm: anon 1",
         ]
     )

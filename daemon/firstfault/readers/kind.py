@@ -10,9 +10,15 @@ from firstfault.model.document import Document
 from firstfault.model.evidence import SCHEMA_NAME
 from firstfault.readers.epilog import looks_like_epilog
 from firstfault.readers.error_file import looks_like_error_file
-from firstfault.readers.kernel import kernel_line_text
+from firstfault.readers.kernel_kind import looks_like_kernel_log
+from firstfault.readers.kubernetes import looks_like_json_status, looks_like_status
 from firstfault.readers.sacct import looks_like_json, looks_like_text
-from firstfault.streams.prefixes import ANSI
+from firstfault.readers.scontrol import (
+    looks_like_scontrol_job,
+    looks_like_scontrol_node,
+    looks_like_seff,
+)
+from firstfault.readers.slurm_log import looks_like_slurm_log
 
 _HEAD = 65_536
 _OUTPUTS = ("job-output", "rank-log")
@@ -26,6 +32,11 @@ class Kind(enum.Enum):
     ERROR_FILE = "error.json"
     SACCT_TEXT = "sacct"
     SACCT_JSON = "sacct --json"
+    SCONTROL_JOB = "scontrol show job"
+    SCONTROL_NODE = "scontrol show node"
+    SEFF = "seff"
+    SLURM_LOG = "Slurm's log"
+    KUBERNETES = "Kubernetes status"
     EPILOG = "Epilog environment"
     RECORD = "evidence record"
     OTHER = "other"
@@ -41,15 +52,24 @@ def kind(document: Document) -> Kind:
         return Kind.OUTPUT
     head = data.decode("utf-8", "replace")
     start = head.lstrip()
+    if document.what == "kernel" or looks_like_kernel_log(head):
+        return Kind.KERNEL
     if start.startswith(("{", "[")) and (found := _json_kind(document, start)):
         return found
-    if document.what == "kernel" or _mostly_kernel(head):
-        return Kind.KERNEL
     if looks_like_text(head):
         return Kind.SACCT_TEXT
-    if looks_like_epilog(head):
-        return Kind.EPILOG
-    return Kind.OUTPUT
+    return next((each for each, looks in _TEXTS if looks(head)), Kind.OUTPUT)
+
+
+# Texts that a program of Slurm's or of Kubernetes' printed, by what it prints first.
+_TEXTS = (
+    (Kind.EPILOG, looks_like_epilog),
+    (Kind.SCONTROL_JOB, looks_like_scontrol_job),
+    (Kind.SCONTROL_NODE, looks_like_scontrol_node),
+    (Kind.SEFF, looks_like_seff),
+    (Kind.SLURM_LOG, looks_like_slurm_log),
+    (Kind.KUBERNETES, looks_like_status),
+)
 
 
 # None for what begins like JSON and is text all the same: "[rank0]: ...", "[default1]:...".
@@ -58,6 +78,8 @@ def _json_kind(document: Document, start: str) -> Kind | None:
         return Kind.RECORD
     if looks_like_json(start[:_HEAD].encode("utf-8", "replace")):
         return Kind.SACCT_JSON
+    if start.startswith("{") and looks_like_json_status(start[:_HEAD]):
+        return Kind.KUBERNETES
     whole = b"".join(excerpt.data for excerpt in document.excerpts)
     if looks_like_error_file(whole):
         return Kind.ERROR_FILE
@@ -76,9 +98,3 @@ def _all_json(data: bytes) -> bool:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
     return True
-
-
-def _mostly_kernel(head: str) -> bool:
-    lines = [ANSI.sub("", line) for line in head.split("\n")[:200] if line.strip("\x00\r ")]
-    known = sum(kernel_line_text(line.lstrip("\x00")) is not None for line in lines)
-    return known > 0 and 2 * known >= len(lines)

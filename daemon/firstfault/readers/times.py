@@ -55,7 +55,9 @@ def moment(text: str, zone: Zone) -> dt.datetime | None:
 def within_second(text: str, zone: Zone) -> Span | None:
     """The second that ``text`` names, as a span."""
     at = moment(text, zone)
-    return None if at is None else Span(at, at + _SECOND)
+    if at is None or at.year == dt.MAXYEAR:
+        return None
+    return Span(at, at + _SECOND)
 
 
 def noticed(at: dt.datetime | None) -> Span | None:
