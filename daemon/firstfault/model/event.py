@@ -312,12 +312,13 @@ class PodEnd(msgspec.Struct, frozen=True):
     """Kubernetes says how a container of a pod, or the whole pod, ended or why it cannot start.
 
     ``reason`` is Kubernetes' word ("OOMKilled", "Error", "Evicted", "ErrImagePull"); ``exit_code``
-    is 128 plus the signal for a signal. ``last`` is True for the state before a restart.
+    is 128 plus the signal for a signal. ``last`` is True for the state before a restart. ``pod`` is
+    None for a word on a node.
     """
 
     place: Place
     at: Span | None
-    pod: str
+    pod: str | None
     reason: str
     node: str | None = None
     container: str | None = None

@@ -19,7 +19,10 @@ class ExitCode(msgspec.Struct, frozen=True):
 
 
 class StepFacts(msgspec.Struct, frozen=True):
-    """One step: ``id`` is "0", "batch", "extern", "interactive"."""
+    """One step: ``id`` is "0", "batch", "extern", "interactive".
+
+    ``by_uid`` is split off from "CANCELLED by 1001": srun cancels its own step too, as its user.
+    """
 
     id: str
     name: str | None = None
@@ -28,13 +31,15 @@ class StepFacts(msgspec.Struct, frozen=True):
     nodes: str | None = None
     started_at: dt.datetime | None = None
     ended_at: dt.datetime | None = None
+    by_uid: int | None = None
 
 
 class JobFacts(msgspec.Struct, frozen=True):
     """One incarnation of a job.
 
     ``state`` is the base state ("FAILED", "CANCELLED"), with ``by_uid`` split off from
-    "CANCELLED by 1001". ``nodes`` is Slurm's node list ("n[1-4]"). Times are aware.
+    "CANCELLED by 1001". ``nodes`` is Slurm's node list ("n[1-4]"). Times are aware. ``restarts``
+    counts the requeues before this incarnation.
     """
 
     id: str
@@ -56,4 +61,5 @@ class JobFacts(msgspec.Struct, frozen=True):
     ended_at: dt.datetime | None = None
     time_limit_s: int | None = None
     work_dir: str | None = None
+    restarts: int | None = None
     steps: tuple[StepFacts, ...] = ()

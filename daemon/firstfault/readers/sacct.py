@@ -17,7 +17,17 @@ import msgspec
 from firstfault.model.slurm import ExitCode, JobFacts, StepFacts
 from firstfault.readers.sacct_json import looks_like_json, parse_json
 
-__all__ = ["STATES", "base_state", "looks_like_json", "looks_like_text", "parse_json", "parse_text"]
+__all__ = [
+    "STATES",
+    "base_state",
+    "duration_s",
+    "exit_code",
+    "looks_like_json",
+    "looks_like_text",
+    "moment",
+    "parse_json",
+    "parse_text",
+]
 
 STATES = (
     "BOOT_FAIL",
@@ -65,6 +75,12 @@ _JOB_ID = re.compile(
     r"(?P<job>[0-9]+(?:_(?:[0-9]+|\[[^\]]*\]))?(?:\+[0-9]+)?)(?:\.(?P<step>[A-Za-z0-9+_]+))?"
 )
 _CUSTOM = re.compile(r"(?P<first>JobID|JobIDRaw)(?P<delimiter>[^A-Za-z0-9].*?)(?=[A-Z])")
+# The aligned table cuts "4242.batch" where the job's number is long.
+_CUT_STEPS = {
+    f"{name[:length]}+": name
+    for name in ("batch", "extern", "interactive")
+    for length in range(1, len(name))
+}
 _RULE = re.compile(r"-+(?: +-+)+ *")
 
 Row = dict[str, str]
@@ -192,7 +208,7 @@ def _jobs(rows: Sequence[Row], zone: dt.timezone) -> list[JobFacts]:
 
 def _job(job_id: str, row: Row, zone: dt.timezone) -> JobFacts:
     state, by_uid = base_state(row.get("state", ""))
-    uid = row.get("uid", "")
+    uid, restarts = row.get("uid", ""), row.get("restarts", "")
     return JobFacts(
         id=job_id,
         raw_id=_text(row, "jobidraw"),
@@ -205,26 +221,29 @@ def _job(job_id: str, row: Row, zone: dt.timezone) -> JobFacts:
         state=state,
         by_uid=by_uid,
         reason=_text(row, "reason"),
-        exit_code=_exit_code(row.get("exitcode", "")),
-        derived_exit_code=_exit_code(row.get("derivedexitcode", "")),
+        exit_code=exit_code(row.get("exitcode", "")),
+        derived_exit_code=exit_code(row.get("derivedexitcode", "")),
         nodes=_nodes(row),
-        submitted_at=_time(row.get("submit", ""), zone),
-        started_at=_time(row.get("start", ""), zone),
-        ended_at=_time(row.get("end", ""), zone),
+        submitted_at=moment(row.get("submit", ""), zone),
+        started_at=moment(row.get("start", ""), zone),
+        ended_at=moment(row.get("end", ""), zone),
         time_limit_s=_limit(row),
         work_dir=_text(row, "workdir"),
+        restarts=int(restarts) if restarts.isdigit() and len(restarts) < 10 else None,
     )
 
 
 def _step(step_id: str, row: Row, zone: dt.timezone) -> StepFacts:
+    state, by_uid = base_state(row.get("state", ""))
     return StepFacts(
-        id=step_id,
+        id=_CUT_STEPS.get(step_id, step_id),
         name=_text(row, "jobname"),
-        state=base_state(row.get("state", ""))[0],
-        exit_code=_exit_code(row.get("exitcode", "")),
+        state=state,
+        by_uid=by_uid,
+        exit_code=exit_code(row.get("exitcode", "")),
         nodes=_nodes(row),
-        started_at=_time(row.get("start", ""), zone),
-        ended_at=_time(row.get("end", ""), zone),
+        started_at=moment(row.get("start", ""), zone),
+        ended_at=moment(row.get("end", ""), zone),
     )
 
 
@@ -238,12 +257,14 @@ def _nodes(row: Row) -> str | None:
     return None if value in (None, "None assigned") or value.endswith("+") else value
 
 
-def _exit_code(text: str) -> ExitCode | None:
+def exit_code(text: str) -> ExitCode | None:
+    """ "1:0" as Slurm's commands print it."""
     match = re.fullmatch(r"([0-9]{1,9}):([0-9]{1,9})", text.strip())
     return ExitCode(int(match[1]), int(match[2])) if match else None
 
 
-def _time(text: str, zone: dt.timezone) -> dt.datetime | None:
+def moment(text: str, zone: dt.timezone) -> dt.datetime | None:
+    """A time as Slurm's commands print it; without a zone of its own it is of ``zone``."""
     text = text.strip()
     if re.fullmatch(r"[0-9]{9,11}", text):  # SLURM_TIME_FORMAT=%s
         return dt.datetime.fromtimestamp(int(text), dt.UTC)
@@ -260,8 +281,14 @@ def _limit(row: Row) -> int | None:
     raw = row.get("timelimitraw", "").strip()
     if re.fullmatch("[0-9]{1,9}", raw):
         return int(raw) * 60
+    return duration_s(row.get("timelimit", ""))
+
+
+def duration_s(text: str) -> int | None:
+    """Seconds of "[D-]HH:MM:SS", or "MM:SS" of a short one; None for "UNLIMITED"."""
     match = re.fullmatch(
-        r"(?:([0-9]{1,6})-)?([0-9]{1,4}):([0-9]{2}):([0-9]{2})", row.get("timelimit", "").strip()
+        r"(?:([0-9]{1,6})-)?(?:([0-9]{1,4}):)?([0-9]{1,2}):([0-9]{2})(?:\.[0-9]{1,3})?",
+        text.strip(),
     )
     if match is None:
         return None

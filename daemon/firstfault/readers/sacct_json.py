@@ -97,6 +97,7 @@ def _job(job: dict[str, Any], blind: bool) -> JobFacts:
         ended_at=_time(times.get("end")),
         time_limit_s=limit * 60 if limit is not None else None,
         work_dir=_text(job.get("working_directory")),
+        restarts=_number(job.get("restart_cnt")),
         steps=tuple(_step(step, blind) for step in _list(job.get("steps"))),
     )
 
