@@ -9,6 +9,7 @@ import msgspec
 from firstfault.faults.death import Death, deaths, is_exception, says_same, with_kernel_words
 from firstfault.faults.effects import is_agents, is_launchers, launcher_and_slurm
 from firstfault.faults.interruption import interruption
+from firstfault.faults.kubernetes import pod_faults
 from firstfault.faults.memory import in_window, is_of_job, oom_faults
 from firstfault.faults.processes import (
     cause_of,
@@ -36,7 +37,7 @@ def findings(told: Told, run: Run) -> Findings:
     """Faults, effects and what neither of them accounts for, of one run."""
     ends = with_kernel_words(deaths(run), run)
     around = surroundings(run)
-    kills = oom_faults(told, run, ends)
+    kills = [*oom_faults(told, run, ends), *pod_faults(told, run, ends)]
     killed = {fault.process for fault in kills if fault.process is not None}
     faults = [*kills, *slurm_faults(told, run)]
     effects: list[Effect] = []
