@@ -11,10 +11,10 @@ from firstfault.diagnosis import diagnose
 from firstfault.model import verdict as v
 from firstfault.model.case import Case
 from firstfault.streams.lines import LONGEST_QUOTE
-from tests.diagnosis.case_files import NAMES, case, expected, explain, files
+from tests.diagnosis.case_files import NAMES, case, expected, explain, files, judged
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", judged())
 def test_a_recorded_run_gets_its_verdict(name: str) -> None:
     truth = expected(name)
 

@@ -13,7 +13,7 @@ from firstfault.diagnosis import diagnose
 from firstfault.model import verdict as v
 from firstfault.model.case import Case
 from firstfault.runs.told import told
-from tests.diagnosis.case_files import NAMES, case, expected
+from tests.diagnosis.case_files import NAMES, case, expected, judged
 from tests.diagnosis.damage import Ground, Mutant
 from tests.diagnosis.mutations import mutate
 
@@ -85,8 +85,9 @@ def tried(count: int, seed: int) -> tuple[Counter[str], list[str]]:
     """``count`` mutants, taken from all cases in turn: how sure the verdicts were, and what is wrong."""
     counts: Counter[str] = Counter()
     failures = []
+    names = [name for name in NAMES if "open" not in expected(name)]
     for number in range(count):
-        name = NAMES[number % len(NAMES)]
+        name = names[number % len(names)]
         mutant = one(name, seed + number)
         verdict = diagnose(mutant.case)
         counts[verdict.cause.confidence] += 1
@@ -117,7 +118,7 @@ def test_thousands_of_damaged_cases_make_no_wrong_verdict_sure() -> None:
     assert failures == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", judged())
 def test_the_undamaged_case_is_as_sure_as_its_evidence_allows(name: str) -> None:
     whole = Case(case(name).documents) if not case(name).coverage else case(name)
     verdict = diagnose(whole)
