@@ -92,7 +92,7 @@ def patterns() -> list[tuple[str, Try]]:
     """Each pattern as its module uses it: searched for, or matched at a line's start."""
     modules = (
         cgroups, elastic, epilog, error_file, kernel_faults, kernel_heads, kernel_oom,
-        kernel_records, kernel_signs, python, slurm_output, times, prefixes, lines,
+        kernel_records, kernel_signs, python, slurm_output, times, prefixes, wrappers, lines,
     )  # fmt: skip
     found: list[tuple[str, Try]] = []
     for module in modules:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from firstfault.model.line import Speaker
-from firstfault.streams.prefixes import ANSI, has_task_labels, peel
+from firstfault.streams.prefixes import ANSI, Peeled, Peeler
+from firstfault.streams.wrappers import TASK, Layout, Wrapper, has_task_labels
+
+LABELLED = Layout((Wrapper(TASK),))
+
+
+def peel(text: str, *, labelled: bool = False) -> Peeled:
+    return Peeler(LABELLED if labelled else Layout()).peel(text)
 
 
 @pytest.mark.parametrize(
@@ -19,6 +26,15 @@ from firstfault.streams.prefixes import ANSI, has_task_labels, peel
         ("[rank31]: Traceback", Speaker(rank=31), "Traceback"),
         ("[rank31]:   File", Speaker(rank=31), "  File"),
         ("[rank: 2] Global seed set", Speaker(rank=2), "Global seed set"),
+        ("[default1|17]:step 0", Speaker(local_rank=1, rank=17), "step 0"),
+        ("[1,3]<stderr>:step 0", Speaker(rank=3), "step 0"),
+        ("[prterun-n1-77@1,3]<stdout>: step 0", Speaker(rank=3), " step 0"),
+        ("[1,3]<stderr>:[rank3]: step 0", Speaker(rank=3), "step 0"),
+        ("[pod/job-worker-1/main] step 0", Speaker(host="job-worker-1"), "step 0"),
+        ("[pod/w-1/main] [rank9]:   File", Speaker(host="w-1", rank=9), "  File"),
+        ("(RayTrainWorker pid=41, ip=10.0.0.2) step", Speaker(host="10.0.0.2", pid=41), "step"),
+        ("(pool.Worker pid=41)   File", Speaker(pid=41), "  File"),
+        ("[localhost:2]:step 0", Speaker(local_rank=2), "step 0"),
         ("step 0", Speaker(), "step 0"),
         ("", Speaker(), ""),
     ],
@@ -81,7 +97,12 @@ def test_torchs_own_log_lines_carry_the_global_rank_without_a_blank(rest: str) -
     [
         "[12]: not a rank",
         "[2026-11-30 15:56:25,805] INFO",
-        "[1,0]<stdout>:hello",
+        "[1,0] hello",
+        "[epoch3]: loss 0.5",
+        "[step_100]: loss 0.5",
+        "[n1:04321] *** Process received signal ***",
+        "(pid 41) hello",
+        "(see pid=41)hello",
         "[15:56] a clock, not a host",
         "[gpu] x",
         "12: epoch twelve",
@@ -126,3 +147,65 @@ def test_a_counter_at_each_lines_head_is_no_label() -> None:
 )
 def test_terminal_codes_are_taken_off(code: str) -> None:
     assert ANSI.sub("", f"a{code}b") == "ab"
+
+
+def test_mpis_numbers_are_tasks_where_it_starts_launchers() -> None:
+    peeled = Peeler(Layout(launchers=True)).peel("[1,3]<stderr>:[default0]:[rank24]: boom")
+
+    assert peeled.speaker == Speaker(task=3, local_rank=0, rank=24)
+
+
+def test_what_is_glued_behind_speaks_for_the_lines_own_process_unless_it_names_another() -> None:
+    peeler = Peeler(LABELLED)
+    outer = peeler.peel("3: [default1]: 5%|#").outer
+
+    assert peeler.peel("boom", outer).speaker == Speaker(task=3, local_rank=1)
+    assert peeler.peel("[rank9]: boom", outer).speaker == Speaker(task=3, local_rank=1, rank=9)
+    assert peeler.peel("4: boom", outer).speaker == Speaker(task=4)
+
+
+def test_a_speaker_is_one_value_for_all_its_lines() -> None:
+    peeler = Peeler()
+
+    assert peeler.peel("[rank3]: a").speaker is peeler.peel("[rank3]: b").speaker
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{'loss': 0.5}[rank1]: Traceback (most recent call last):",
+        "step 3[default1]:[rank1]: Traceback (most recent call last):",
+        "step 3[default1]:Traceback (most recent call last):",
+        ' 5%|#    | 5/100 [00:01<00:02, 3.1it/s][rank1]:   File "a.py", line 1, in f',
+        " 5%|#    | 5/100 [00:01<00:02, 3.1it/s][default1]:anything",
+        " 5%|#    | 5/100 [00:01<00:02, 3.1s/it][rank1]:[E1229 20:29:13.09 ProcessGroupNCCL.cpp:1] x",
+        "x[rank1]:[E ProcessGroupNCCL.cpp:563] x",
+        "step 3[default1]:[rank1]:[F1229 20:29:13.09 ProcessGroupNCCL.cpp:1] x",
+    ],
+)
+def test_a_workers_first_words_in_the_midst_of_a_line_begin_a_new_one(text: str) -> None:
+    at = Peeler().seam(text)
+
+    assert at is not None
+    assert text[at:].startswith(("[rank1]:", "[default1]:"))
+
+
+def test_a_label_before_glued_words_belongs_to_them() -> None:
+    text = " 5%|#| 5/9 [00:01<00:02, 3.1it/s]2: [default1]:boom"
+
+    assert Peeler(LABELLED).seam(text) == text.index("2: [default1]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the loader said [rank1]: ValueError: bad",
+        "see [rank1]: and so on",
+        "shapes [a1]: [b2]:",
+        "[default1]:Traceback (most recent call last):",
+        " 5%|#    | 5/100 [00:01<00:02, 3.1it/s]",
+        "plain",
+    ],
+)
+def test_what_a_program_quotes_begins_no_new_line(text: str) -> None:
+    assert Peeler().seam(text) is None

@@ -11,7 +11,8 @@ class Speaker(msgspec.Struct, frozen=True):
     """Whose line it is, as far as prefixes and the file's place tell; all None: nobody's.
 
     ``task`` is Slurm's task id in the step, ``rank`` the global rank, ``run`` the name of
-    torchrun's run folder (one per agent), ``attempt`` torchrun's restart count.
+    torchrun's run folder (one per agent), ``attempt`` torchrun's restart count, ``pid`` a process
+    that its launcher's prefix names (Ray, syslog).
     """
 
     host: str | None = None
@@ -20,6 +21,7 @@ class Speaker(msgspec.Struct, frozen=True):
     local_rank: int | None = None
     run: str | None = None
     attempt: int | None = None
+    pid: int | None = None
 
 
 class Place(msgspec.Struct, frozen=True, order=True):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
 from firstfault.model.document import Document
 from firstfault.model.line import Line, Place, Speaker
-from firstfault.streams.prefixes import ANSI, has_task_labels, peel
+from firstfault.streams.prefixes import ANSI, Peeler
+from firstfault.streams.wrappers import PLAIN, Layout, layout
 
 # A line's text in a report is cut here; more than this of one line proves nothing more.
 LONGEST_QUOTE = 2_000
@@ -17,6 +19,15 @@ LONGEST_QUOTE = 2_000
 # blob can be one line of 100 MB, and the message that ended the bar is glued to its end.
 LONGEST_TEXT = 65_536
 _SAMPLE = 4_000
+_WIDE = 200
+_TAIL = 1 << 20
+_LAUNCHERS = (
+    b"ChildFailedError",
+    b"torch/distributed/run.py",
+    b"torch.distributed.elastic.multiprocessing.api",
+    b"/elastic/multiprocessing/api.py",
+    b"[default0]:",
+)
 _RUN_FILE = re.compile(
     r"(?:^|[/:])(?P<run>[^/:]+)/attempt_(?P<attempt>\d{1,6})/(?P<local>\d{1,6})/"
     r"(?:std(?:out|err)\.log|error\.json)$"
@@ -46,6 +57,13 @@ def raw_lines(document: Document) -> Iterator[tuple[Place, str]]:
     does not end a physical line, but what follows it is a line of its own to a reader: the parts
     share one place, but for those of which a quote of the whole line would show nothing.
     """
+    for parts in _physical_lines(document):
+        yield from parts
+
+
+# Each line's parts between carriage returns.
+def _physical_lines(document: Document) -> Iterator[list[tuple[Place, str]]]:
+    name = document.name
     for excerpt in document.excerpts:
         data = excerpt.data
         number = excerpt.line
@@ -53,25 +71,31 @@ def raw_lines(document: Document) -> Iterator[tuple[Place, str]]:
         while at < len(data):
             end = data.find(b"\n", at)
             stop = len(data) if end < 0 else end
-            whole = Place(
-                document.name,
-                excerpt.offset + at,
-                number,
-                data[at : min(stop, at + LONGEST_QUOTE * 4)]
-                .decode("utf-8", "replace")[:LONGEST_QUOTE]
-                .rstrip("\r"),
-            )
-            for start, part in _parts(data, at, stop):
-                text = part.decode("utf-8", "replace")
-                place = whole
-                if start + len(part) > at + LONGEST_QUOTE and start > at:
-                    place = Place(
-                        document.name, excerpt.offset + start, number, text[:LONGEST_QUOTE]
-                    )
-                yield place, _clean(text)
+            offset = excerpt.offset + at
+            raw = data[at : min(stop, at + LONGEST_QUOTE)]
+            if stop - at <= LONGEST_QUOTE and b"\r" not in raw:
+                text = raw.decode("utf-8", "replace")
+                yield [(Place(name, offset, number, text), _clean(text))]
+            else:
+                yield _many_parts(name, offset, number, data, at, stop)
             at = stop + 1
             if number is not None:
                 number += 1
+
+
+def _many_parts(
+    name: str, offset: int, number: int | None, data: bytes, at: int, stop: int
+) -> list[tuple[Place, str]]:
+    quote = data[at : min(stop, at + LONGEST_QUOTE * 4)].decode("utf-8", "replace")
+    whole = Place(name, offset, number, quote[:LONGEST_QUOTE].rstrip("\r"))
+    found = []
+    for start, part in _parts(data, at, stop):
+        text = part.decode("utf-8", "replace")
+        place = whole
+        if start + len(part) > at + LONGEST_QUOTE and start > at:
+            place = Place(name, offset + start - at, number, text[:LONGEST_QUOTE])
+        found.append((place, _clean(text)))
+    return found
 
 
 # The parts of the line data[at:stop] between carriage returns, with where each begins. Of a
@@ -97,27 +121,54 @@ def _clean(text: str) -> str:
 def lines(document: Document) -> Iterator[Line]:
     """The document's lines, prefixes taken off, with their speakers."""
     folder = run_folder(document.name)
-    labelled = folder is None and has_task_labels(_sample(document))
-    for place, text in raw_lines(document):
-        peeled = peel(text, labelled=labelled)
-        speaker = peeled.speaker
-        if folder is not None:
-            speaker = Speaker(
+    peeler = Peeler(PLAIN if folder is not None else _layout(document))
+    owners: dict[Speaker, Speaker] = {}
+    for parts in _physical_lines(document):
+        outer: Speaker | None = None
+        for place, text in parts:
+            peeled = peeler.peel(text, outer)
+            outer = peeled.outer
+            while (seam := peeler.seam(peeled.text)) is not None:
+                who = _owner(peeled.speaker, owners, document, folder)
+                yield Line(place, who, peeled.text[:seam], peeled.hooked)
+                peeled = peeler.peel(peeled.text[seam:], outer)
+            who = _owner(peeled.speaker, owners, document, folder)
+            yield Line(place, who, peeled.text, peeled.hooked)
+
+
+# The speaker, completed by the file's own place.
+def _owner(
+    speaker: Speaker, owners: dict[Speaker, Speaker], document: Document, folder: RunFolder | None
+) -> Speaker:
+    if folder is None and (speaker.host is not None or document.host is None):
+        return speaker
+    owner = owners.get(speaker)
+    if owner is None:
+        if folder is None:
+            owner = msgspec.structs.replace(speaker, host=document.host)
+        else:
+            owner = Speaker(
                 host=document.host,
                 rank=speaker.rank,
                 local_rank=folder.local_rank,
                 run=folder.run,
                 attempt=folder.attempt,
             )
-        elif speaker.host is None and document.host is not None:
-            speaker = msgspec.structs.replace(speaker, host=document.host)
-        yield Line(place, speaker, peeled.text, peeled.hooked)
+        owners[speaker] = owner
+    return owner
 
 
-def _sample(document: Document) -> list[str]:
-    result: list[str] = []
-    for _, text in raw_lines(document):
-        result.append(text[:200])
-        if len(result) >= _SAMPLE:
-            break
-    return result
+def _layout(document: Document) -> Layout:
+    head = [text[:_WIDE] for _, text in islice(raw_lines(document), _SAMPLE)]
+    samples = [head]
+    if len(head) == _SAMPLE:
+        last = document.excerpts[-1].data[-_TAIL:].split(b"\n")[1:][-_SAMPLE:]
+        samples.append([_clean(line[:_WIDE].decode("utf-8", "replace")) for line in last])
+    return layout(samples, launchers=_has_launchers(document, samples))
+
+
+# Whether launchers of ranks speak in a file whose lines are numbered as MPI's processes.
+def _has_launchers(document: Document, samples: list[list[str]]) -> bool:
+    if not any("]<std" in line or "[" in line[:1] for sample in samples for line in sample):
+        return False
+    return any(word in excerpt.data for excerpt in document.excerpts for word in _LAUNCHERS)
