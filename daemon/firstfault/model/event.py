@@ -165,7 +165,15 @@ class Traceback(msgspec.Struct, frozen=True):
     ``causes`` are the exceptions that it names as its direct cause or context, first to last
     (type, message). ``recorded`` is True for torchrun's error.json, ``hooked`` for torch's
     excepthook (prefix ``[rankN]: ``): both tell an uncaught exception. ``final`` is True where
-    nothing follows it in its stream.
+    nothing follows it in its stream; ``followed`` counts its stream's later lines, without those
+    of the exception's own message, of a launcher and of an interpreter that shuts down: 0 also
+    where it is not ``final``.
+
+    ``more`` are the message's further lines, as far as they are surely its own. ``thread`` is
+    True for a thread's death (its process goes on), ``child`` for that of a process that
+    multiprocessing started, ``spawned`` the index of the process that torch.multiprocessing.spawn
+    says raised it. ``mixed`` is True where other tracebacks stood among its lines: its frames are
+    those that are surely its own, perhaps none.
     """
 
     place: Place
@@ -178,6 +186,12 @@ class Traceback(msgspec.Struct, frozen=True):
     recorded: bool = False
     hooked: bool = False
     final: bool = False
+    followed: int = 0
+    more: tuple[str, ...] = ()
+    thread: bool = False
+    child: bool = False
+    spawned: int | None = None
+    mixed: bool = False
 
 
 class FatalError(msgspec.Struct, frozen=True):
