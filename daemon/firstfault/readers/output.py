@@ -24,7 +24,9 @@ from firstfault.streams.lines import lines
 _LAUNCH = (*AGENT_WORDS, *LAUNCHER_WORDS, "Rendezvous complete")
 _SIGNS = re.compile(
     r"(?i)error|assert|what\(\)|terminate called|watchdog|nccl|corrupt|free\(\)|malloc|execve|"
-    r"exceeded|smashing|chdir|failed|timeout|timed out"
+    r"exceeded|smashing|chdir|failed|timeout|timed out|alloc\(\)|chunk\(\)|overflow detected|"
+    r"virtual method|rethrown|override|open file|No module|not found|fork: |libgomp|loss is|"
+    r"enough space"
 )
 
 
