@@ -217,9 +217,7 @@ def test_a_shell_says_which_child_died(text: str, pid: int, signal: int) -> None
 @pytest.mark.parametrize(
     "text",
     [
-        "srun: Job step aborted: Waiting up to 62 seconds for job step to finish.",
         "srun: job 12 queued and waiting for resources",
-        "srun: First task exited. Terminating job in 60s",
         "slurmstepd: error: pyxis: importing docker image",
         "StepId=7.0 hit memory limit at least once during execution. This may or may not result in some failure.",
         "Node failure on a",

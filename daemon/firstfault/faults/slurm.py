@@ -23,6 +23,7 @@ from firstfault.model.event import (
     SlurmNote,
     StepEnded,
     TaskEnd,
+    TaskStatus,
 )
 from firstfault.model.fault import Fault, Proof
 from firstfault.model.line import Span
@@ -75,7 +76,7 @@ def slurm_faults(told: Told, run: Run) -> list[Fault]:
     if not found:
         found = _cancelled_step(told, run)
     found.sort(key=lambda fault: (fault.cause not in _EARLIER, fault.cause))
-    return [*found, *_interrupts(told, run), *_noted_oom(run, notes)]
+    return [*found, *_interrupts(told, run), *_left_early(run), *_noted_oom(run, notes)]
 
 
 def _cause(each: Happened, told: Told) -> str | None:
@@ -140,7 +141,7 @@ def _worth(cause: str, seen: list[Happened], told: Told, run: Run, sources: set[
     if "accounting" in sources or "absent" in sources or len(sources) > 1:
         return CONFIRMED
     stopped = any(
-        isinstance(e.event, AgentSignalled)
+        isinstance(e.event, AgentSignalled | StepEnded)
         or (isinstance(e.event, TaskEnd) and e.event.kind == "signal")
         for e in run.happened
     )
@@ -240,6 +241,8 @@ def _is_quiet(each: Happened) -> bool:
     event = each.event
     if isinstance(event, TaskEnd):
         return event.kind == "signal" and event.number in (9, 15)
+    if isinstance(event, StepEnded):
+        return event.step is None
     return isinstance(event, Cancelled | AgentSignalled | ClosingSignal | EndFacts | SlurmNote)
 
 
@@ -259,6 +262,25 @@ def _interrupts(told: Told, run: Run) -> list[Fault]:
             proofs=tuple(Proof(each.event.place, each.source) for each in seen[:2]),
             limit=CONFIRMED if known or agree else LIKELY,
             facts=(("signal", "SIGINT"), ("by", "srun's terminal (Ctrl-C)")),
+        )
+    ]
+
+
+# srun --wait: a task ended, and not badly; the others were still at work when srun ended them.
+def _left_early(run: Run) -> list[Fault]:
+    told = [each for each in run.happened if isinstance(each.event, TaskStatus)]
+    kinds = {each.event.kind for each in told if isinstance(each.event, TaskStatus)}
+    ends = [each for each in run.happened if isinstance(each.event, TaskEnd)]
+    if not kinds >= {"first-exit", "exited"} or run.roster or not all(map(_is_quiet, ends)):
+        return []
+    left = next(e for e in told if isinstance(e.event, TaskStatus) and e.event.kind == "exited")
+    return [
+        Fault(
+            cause="process.left-early",
+            key="process.left-early",
+            sources=frozenset({"slurm"}),
+            proofs=tuple(Proof(each.event.place, each.source) for each in (left, *told[:1])),
+            limit=LIKELY,
         )
     ]
 

@@ -10,13 +10,18 @@ from firstfault.model.event import (
     Cancelled,
     ExitNoticed,
     FatalError,
+    Interrupt,
+    LaunchFailure,
+    MemoryPoll,
+    NodeFailure,
+    PodEnd,
     StepEnded,
     TableEntry,
     TaskEnd,
     Traceback,
 )
 from firstfault.model.fault import Findings
-from firstfault.model.run import Run, Told
+from firstfault.model.run import Happened, Run, Told
 from firstfault.model.slurm import JobFacts
 
 _RANK_EFFECTS = frozenset({"peer-lost", "waited", "ended-by-agent", "terminated", "teardown"})
@@ -65,7 +70,7 @@ def _failure_is_known(told: Told, run: Run) -> bool:
     if _known_failed(told):
         return True
     events = [each.event for each in run.happened]
-    ended = any(isinstance(e, TableEntry | TaskEnd | StepEnded | Cancelled) for e in events)
+    ended = any(_is_end(each) for each in run.happened)
     restarts = any(isinstance(e, ExitNoticed) for e in events)
     # A rank's own file ends with its attempt, whatever came after.
     words = any(
@@ -73,6 +78,17 @@ def _failure_is_known(told: Told, run: Run) -> bool:
         for e in run.happened
     )
     return ended or (words and not restarts)
+
+
+# A script may go on after something that could not be started; a pod is started anew.
+def _is_end(each: Happened) -> bool:
+    event = each.event
+    if isinstance(event, LaunchFailure):
+        return event.fatal and each.last
+    if isinstance(event, PodEnd):
+        return not event.last
+    ends = TableEntry | TaskEnd | StepEnded | Cancelled | NodeFailure | MemoryPoll | Interrupt
+    return isinstance(event, ends)
 
 
 def failed(found: Findings) -> bool:

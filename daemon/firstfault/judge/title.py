@@ -19,6 +19,21 @@ _AGENTS = {
     "rendezvous.connect": "The rendezvous host could not be reached",
     "rendezvous.port-in-use": "The port of the rendezvous or of its store was taken",
 }
+# What could not be started; %s is the program, the folder or the file, where it is known.
+_NOT_STARTED = {
+    "command": "The command %s was not found",
+    "not-executable": "%s could not be executed",
+    "interpreter": "The interpreter %s was not found",
+    "execve": "The program %s could not be started",
+    "directory": "The working directory %s could not be entered",
+    "output": "The output file %s could not be opened",
+    "step": "The job step could not be created",
+    "task": "A task could not be launched",
+    "submission": "The job was not accepted",
+    "prolog": "A prolog failed before the job could start",
+    "container": "The container could not be started",
+    "batch": "Slurm could not start the batch script",
+}
 # Where no process is known that failed first.
 _ROOTLESS = {
     "collective.timeout": "Ranks waited in vain in a collective; no evidence tells for whom",
@@ -26,6 +41,7 @@ _ROOTLESS = {
 }
 # A title stays one line: an exception's message is cut here.
 _LONGEST_MESSAGE = 160
+_LONGEST_NAME = 80
 
 
 def title(cause: str, roots: tuple[Fault, ...], *, unordered: bool, sure: bool) -> str:
@@ -98,7 +114,26 @@ def _slurm(cause: str, fault: Fault) -> str:
         return f"The job was cancelled{f' by {by}' if by else ''}"
     if cause == "slurm.node-fail":
         return f"Node {fault.host} failed" if fault.host else "A node of the job failed"
-    return f"Slurm ended the job ({cause})"
+    if cause == "slurm.launch":
+        return _launch(fault, facts)
+    if cause == "slurm.memory-poll":
+        limit = _mebibytes(facts.get("limit_kb"))
+        return (
+            f"Slurm ended the job for the memory that it used{f' (limit {limit})' if limit else ''}"
+        )
+    if cause == "slurm.boot-fail":
+        return (
+            f"Node {fault.host} did not boot" if fault.host else "A node did not boot for the job"
+        )
+    return "The job was preempted for another job" if cause == "slurm.preempted" else cause
+
+
+def _launch(fault: Fault, facts: dict[str, str]) -> str:
+    on = f" on {fault.host}" if fault.host else ""
+    program = facts.get("program", "")
+    short = program if len(program) <= _LONGEST_NAME else f"{program[:_LONGEST_NAME]}…"
+    words = _NOT_STARTED.get(facts.get("what", ""), "Something could not be started")
+    return f"{words.replace('%s ', f'{short} ' if short else '')}{on}"
 
 
 def _unknown(roots: tuple[Fault, ...]) -> str:

@@ -249,7 +249,7 @@ class NodeFailure(msgspec.Struct, frozen=True):
 
 
 class StepEnded(msgspec.Struct, frozen=True):
-    """srun ends the step because a task ended badly (kill on bad exit)."""
+    """srun ends the step, or aborts it: a task ended badly, it was told to, or the job ends."""
 
     place: Place
     step: str | None
@@ -262,6 +262,18 @@ class ShellKill(msgspec.Struct, frozen=True):
     speaker: Speaker
     pid: int
     signal: int
+
+
+class TaskStatus(msgspec.Struct, frozen=True):
+    """srun tells how its tasks stand, while it waits for them in vain or is interrupted.
+
+    ``kind`` is "exited" or "running"; it is "first-exit" for the line that says why it tells: one
+    task ended (--wait) and others did not.
+    """
+
+    place: Place
+    kind: str
+    tasks: tuple[int, ...] = ()
 
 
 class LaunchFailure(msgspec.Struct, frozen=True):
@@ -454,6 +466,7 @@ Event = (
     | NodeFailure
     | StepEnded
     | ShellKill
+    | TaskStatus
     | LaunchFailure
     | MemoryPoll
     | Interrupt

@@ -88,11 +88,11 @@ _SHELLS = (
         "interpreter",
         126,
         re.compile(
-            rf"{_SHELL}{_LINE}(?P<program>[^:\r\n]{{1,1024}}): [^:\r\n]{{1,255}}: bad interpreter: "
+            rf"{_SHELL}{_LINE}[^:\r\n]{{1,1024}}: (?P<program>[^:\r\n]{{1,255}}): bad interpreter: "
         ),
     ),
     (
-        "interpreter",
+        "execve",
         127,
         re.compile(
             rf"{_SHELL}{_LINE}(?P<program>[^:\r\n]{{1,1024}}): cannot execute: required file not "

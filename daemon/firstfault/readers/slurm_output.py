@@ -21,6 +21,7 @@ from firstfault.model.event import (
     ShellKill,
     StepEnded,
     TaskEnd,
+    TaskStatus,
 )
 from firstfault.model.line import Line
 from firstfault.readers.launch import launch_failure
@@ -69,10 +70,19 @@ _POLL = re.compile(
     r"\((?P<used>\d{1,20}) ?> ?(?P<limit>\d{1,20})\), (?:being killed|cancelling it)|"
     r"Exceeded job memory limit)"
 )
+_ABORTED = re.compile(r"srun: (?:forcing job termination|Job step aborted)")
+_FIRST_EXIT = re.compile(
+    r"srun: (?:launch/slurm: \w{1,40}: )?First task exited(?: \d{1,9}s ago|\.)"
+)
+_STATUS = re.compile(
+    r"srun: (?:StepId=\d[\w.+]{0,63} )?tasks? (?P<tasks>[\d,\[\]-]{1,20000}): (?P<kind>running|exited)"
+)
 _INTERRUPT = re.compile(r"srun: sending Ctrl-C to (?:StepId=|job )(\d[\w.+]{0,63})")
 _EXITED = re.compile(r"Exited with exit code (\d{1,5})")
 _SHELL = re.compile(
-    r"(?:/slurm_script|bash|sh): line \d{1,9}: +(\d{1,10}) (Killed|Segmentation fault|Aborted|Bus error|Terminated)"
+    r"(?:/slurm_script|bash|sh): line \d{1,9}: +(\d{1,10}) (Killed|Segmentation fault|Aborted|"
+    r"Bus error|Terminated|Illegal instruction|Floating point exception|Trace/breakpoint trap|"
+    r"Bad system call|Hangup|Quit)"
 )
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?$")
 _MOST_TASKS = 1_000_000
@@ -116,6 +126,7 @@ Found = (
     | LaunchFailure
     | MemoryPoll
     | Interrupt
+    | TaskStatus
 )
 
 
@@ -127,7 +138,7 @@ def slurm_events(line: Line, zone: Zone) -> list[Found]:
     found = _events(line, zone)
     if line.speaker.task is None:
         return found
-    own = TaskEnd | NodeFailure | StepEnded | Interrupt
+    own = TaskEnd | NodeFailure | StepEnded | Interrupt | TaskStatus
     return [each for each in found if not isinstance(each, own)]
 
 
@@ -140,6 +151,8 @@ def _events(line: Line, zone: Zone) -> list[Found]:
         found.append(NodeFailure(line.place, match[1]))
     if match := _TERMINATING.search(text):
         found.append(StepEnded(line.place, step_id(match[1])[1]))
+    elif _ABORTED.search(text):
+        found.append(StepEnded(line.place, None))
     if match := _OOM.search(text):
         job, step = step_id(match["id"])
         stepd = _STEPD.search(text)
@@ -152,6 +165,10 @@ def _events(line: Line, zone: Zone) -> list[Found]:
         job, step = step_id(match["id"] or "")
         used, limit = (None if n is None else int(n) for n in (match["used"], match["limit"]))
         found.append(MemoryPoll(line.place, line.speaker, match["node"], job, step, used, limit))
+    if _FIRST_EXIT.search(text):
+        found.append(TaskStatus(line.place, "first-exit"))
+    elif match := _STATUS.search(text):
+        found.append(TaskStatus(line.place, match["kind"], tuple(_numbers(match["tasks"]))))
     if match := _INTERRUPT.search(text):
         found.append(Interrupt(line.place, step_id(match[1])[1]))
     if failure := launch_failure(line):
