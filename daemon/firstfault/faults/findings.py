@@ -26,6 +26,7 @@ from firstfault.faults.processes import (
 )
 from firstfault.faults.silence import silent_faults
 from firstfault.faults.slurm import slurm_faults
+from firstfault.faults.system import with_kernel_signs
 from firstfault.model.event import OomKill, Sign, Traceback, Trap
 from firstfault.model.fault import Effect, Fault, Findings, Proof
 from firstfault.model.run import Happened, Run, Told
@@ -66,6 +67,7 @@ def findings(told: Told, run: Run) -> Findings:
         effects = [effect for effect in effects if effect.process not in own]
     if not named and not faults:
         faults += interruption(told, run, ends)
+    faults = with_kernel_signs(told, run, ends, faults)
     if not (faults or named or any(e.process is not None for e in effects) or loose_effects):
         faults, tasks = of_tasks(run)
         named = tuple(tasks)

@@ -3,12 +3,18 @@
 A kill is joined to a rank by pid on the same host (the rank's own process, or a DataLoader
 worker that the rank names); failing that, by the host, where one rank alone died there as an
 OOM kill would have it.
+
+What was full: a cgroup's limit in bytes makes memory.cgroup-oom, whosever cgroup it is (a task's, a
+step's, a job's, a pod's, a user's); the fact ``limit_of`` says which. All other kills are
+memory.host-oom: the node's memory as a whole, or that of the NUMA nodes which a cpuset or a memory
+policy allows (there, no limit in bytes was full); and the kills of earlyoom and systemd-oomd, which
+end processes before the node itself is out of memory.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -19,6 +25,7 @@ from firstfault.model.fault import Fault, Proof
 from firstfault.model.line import Span
 from firstfault.model.run import Happened, Process, Run, Told
 from firstfault.model.verdict import CONFIRMED, LIKELY
+from firstfault.readers.cgroups import limit_of
 
 # The run's processes by their host.
 Places = dict[str | None, list[Process]]
@@ -47,7 +54,7 @@ def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
         assert isinstance(event, OomKill)
         owner = _owner(event, joined.get(event.place.text, []), by_host.get(event.host, []), told)
         sure = _is_surely_jobs(event, owner, told)
-        if not sure and owner is None and not _may_be_jobs(event, told, notices):
+        if not sure and owner is None and not _may_be_jobs(event, told, run, notices, deaths):
             continue
         host = event.host or (owner.process.host if owner else None)
         fault = _kill_fault(kill, event, owner, host, notices.get(host or "", ()), places)
@@ -55,9 +62,11 @@ def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
             faults.append(fault)
         else:
             loose.append(msgspec.structs.replace(fault, limit=LIKELY))
-    # Of several kills that may be the job's, nothing tells which one is.
-    if not faults and len(loose) == 1:
-        faults = loose
+    # Of several kills that may be the job's, nothing tells which one is; those of one container
+    # are one.
+    groups = {dict(fault.facts).get("cgroup", id(fault)) for fault in loose}
+    if not faults and len(groups) == 1:
+        faults = loose[:1]
     known = {fault.host for fault in faults}
     for host, seen in sorted(notices.items()):
         if host not in known and (not host or None not in known) and (host or not faults):
@@ -65,17 +74,30 @@ def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
     return faults or _accounted(told, deaths)
 
 
-# The kernel names the job; or it names the pid of a process that died so on that very host.
+# The kernel names the job; or it names the pid of a process that died so on that very host, in a
+# boot that can be told. What stands among a program's output may be the program's own.
 def _is_surely_jobs(event: OomKill, owner: Death | None, told: Told) -> bool:
+    if event.quoted:
+        return False
     if event.job is not None and event.job in told.jobs:
         return owner is not None or in_window(event.at, told)
+    if event.boot is not None and event.at is None:
+        return False
     joined = owner is not None and event.pid in (*owner.process.pids, *owner.worker_pids)
     return joined and owner is not None and owner.process.host == event.host is not None
 
 
 # A kernel log alone, a container's cgroup, a line that was lost: the job's owner was hit, at the
-# time of the job, on a node of the job, or Slurm noticed a kill on that host.
-def _may_be_jobs(event: OomKill, told: Told, notices: dict[str, tuple[Happened, ...]]) -> bool:
+# time of the job, on a node of the job, or Slurm noticed a kill on that host. Where nothing names a
+# job or an owner, a kill in a container goes with a rank that was killed, and a kernel log alone
+# with itself.
+def _may_be_jobs(
+    event: OomKill,
+    told: Told,
+    run: Run,
+    notices: dict[str, tuple[Happened, ...]],
+    deaths: Sequence[Death],
+) -> bool:
     if not in_window(event.at, told):
         return False
     if told.nodes and event.host is not None and event.host not in told.nodes:
@@ -83,7 +105,15 @@ def _may_be_jobs(event: OomKill, told: Told, notices: dict[str, tuple[Happened, 
     if event.job is not None:
         return not told.jobs
     agrees = event.uid is not None and event.uid == told.uid
-    return agrees or (event.host or "") in notices
+    if agrees or (event.host or "") in notices:
+        return True
+    if told.jobs or told.uid is not None:
+        return False
+    if told.outputs == 0 and not run.roster:
+        return True
+    # A container's pids are not the kernel's.
+    contained = event.cgroup is not None and limit_of(event.cgroup) in ("pod", "container")
+    return contained and any(_died_of_it(death) for death in deaths)
 
 
 def in_window(at: Span | None, told: Told) -> bool:
@@ -117,7 +147,7 @@ def _kills_of_job(told: Told, run: Run) -> list[Happened]:
 def _owner(
     event: OomKill, owners: Sequence[Death], on_host: Sequence[Death], told: Told
 ) -> Death | None:
-    fitting = [death for death in owners if _died_of_it(death)]
+    fitting = [death for death in owners if _died_of_it(death) or _was_told_to(death, event)]
     if len(fitting) == 1:
         return fitting[0]
     if fitting or event.host is None or event.job not in told.jobs:
@@ -125,6 +155,11 @@ def _owner(
     # Its pid may be unknown, or another one in a pid namespace of the container's own.
     alike = [d for d in on_host if _died_of_it(d)]
     return alike[0] if len(alike) == 1 else None
+
+
+# earlyoom asks first.
+def _was_told_to(death: Death, event: OomKill) -> bool:
+    return event.killer == "earlyoom" and exit_signal(death.exit_code) == 15 and not death.closed
 
 
 def _died_of_it(death: Death) -> bool:
@@ -151,10 +186,7 @@ def _kill_fault(
     known = (*owner.process.pids, *owner.worker_pids) if owner is not None else ()
     joined = event.pid in known
     foreign = bool(known) and not joined
-    facts = [("victim", event.command)]
-    for name, value in (("limit_kb", event.limit_kb), ("resident_kb", event.resident_kb)):
-        if value is not None:
-            facts.append((name, str(value)))
+    facts = [("victim", event.command), *_facts(event)]
     if owner is not None and event.pid in owner.worker_pids:
         facts.append(("worker", str(event.pid)))
     return Fault(
@@ -172,6 +204,26 @@ def _kill_fault(
         step=event.step,
         facts=tuple(facts),
     )
+
+
+def _facts(event: OomKill) -> Iterator[tuple[str, str]]:
+    for name, value in (("limit_kb", event.limit_kb), ("resident_kb", event.resident_kb)):
+        if value is not None:
+            yield name, str(value)
+    if event.limited is not False and event.limit_cgroup is not None:
+        yield "limit_of", limit_of(event.limit_cgroup)
+    if event.swap:
+        yield "limit_on", "memory and swap"
+    if event.cgroup is not None:
+        yield "cgroup", event.cgroup
+    if event.killer != "kernel":
+        yield "killer", event.killer
+    if event.holders:
+        held = (
+            f"{each.command} (pid {each.pid}) {each.resident_kb // 1024} MiB"
+            for each in event.holders
+        )
+        yield "held", ", ".join(held)
 
 
 def _noticed_fault(

@@ -321,7 +321,7 @@ def _confidence(told: Told, group: Sequence[Fault], found: Findings) -> str:
     if found.unnamed:
         # A rank without a reason may have been first.
         return LIKELY
-    if fault.cause in _OOM:
+    if fault.cause in _OOM or fault.cause.startswith("node."):
         return CONFIRMED
     if fault.cause == "process.killed":
         state = told.facts.state if told.facts else None

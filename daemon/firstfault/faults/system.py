@@ -1,0 +1,270 @@
+"""What the kernel said of a node beyond kills: panics, machine checks, hung tasks, lost storage.
+
+Such a line counts where it is of a host of the job, within the job's time, and not after the
+ranks of that host had failed. What was corrected or found again counts for nothing.
+
+| sign | counts as |
+|---|---|
+| a panic | the host's fault; what Slurm calls a failed node is narrowed to it |
+| a fault that names a rank's pid, and the rank died so (SIGBUS, SIGKILL) | that rank's, in place of its signal |
+| a hung task that is a rank's | that rank's, where nothing surer stands beside it |
+| the same cause in a rank's own words (an I/O error, a full disk) on that host | a second source |
+| any other | the host's, where nothing surer stands beside it; as sure as its signature allows |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from firstfault.faults.death import Death
+from firstfault.faults.memory import in_window
+from firstfault.faults.processes import exit_signal, proof
+from firstfault.model.event import KernelSign
+from firstfault.model.fault import Fault, Proof
+from firstfault.model.line import Span
+from firstfault.model.run import Happened, Process, Run, Told
+from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, UNKNOWN
+from firstfault.signatures import signatures
+
+PANICS = frozenset({"kernel.panic", "kernel.panic-machine-check", "kernel.panic-oom"})
+# Of several on one host, the first of these tells most; the others follow from it.
+_NARROWEST = (
+    "node.machine-check", "memory.host-oom", "storage.io-error", "storage.full", "node.kernel",
+    "storage.hang", "process.stuck",
+)  # fmt: skip
+# What a rank that was hit died of: a poisoned page gives SIGBUS, an oops ends its task.
+_DEADLY = {"kernel.memory-failure": (7, 9), "kernel.oops": (9, 11), "kernel.bug": (9, 11)}
+# What a hang does to others; none of it is surer than the hang.
+_WEAK = ("slurm.", "collective.timeout", "collective.peer-lost", "process.stuck", "rendezvous.")
+_ORDER = (UNKNOWN, POSSIBLE, LIKELY, CONFIRMED)
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    each: Happened
+    event: KernelSign
+    process: Process | None
+
+
+def with_kernel_signs(
+    told: Told, run: Run, deaths: Sequence[Death], faults: Sequence[Fault]
+) -> list[Fault]:
+    """``faults``, with those that the kernel's signs add, narrow or agree with."""
+    seen = list(_of_job(told, run, faults))
+    result = list(faults)
+    done: set[str | None] = set()
+    for host, signs in _by_host(each for each in seen if each.event.signature in PANICS):
+        result = _panicked(told, run, host, signs, seen, result)
+        done.add(host)
+    for each in seen:
+        if each.event.host not in done and each.process is not None:
+            result = _killed_by_it(each, deaths, result)
+    rest = [each for each in seen if each.event.host not in done and not _is_used(each, result)]
+    for host, signs in _by_host(rest):
+        result = _beside(told, run, host, signs, result)
+    return result
+
+
+# The signs that may have to do with the job, each once.
+def _of_job(told: Told, run: Run, faults: Sequence[Fault]) -> Iterator[_Seen]:
+    hosts = {_short(each) for each in (*told.nodes, *(p.host for p in run.roster)) if each}
+    texts: set[str] = set()
+    for each in run.happened:
+        event = each.event
+        if not isinstance(event, KernelSign) or dict(event.facts).get("recovered"):
+            continue
+        if event.place.text in texts or not in_window(event.at, told):
+            continue
+        if event.host is not None and hosts and _short(event.host) not in hosts:
+            continue
+        # What this host's ranks died of before is no consequence of it.
+        if event.at is not None and any(
+            fault.host == event.host and fault.sure and fault.at and fault.at.before(event.at)
+            for fault in faults
+            if not fault.cause.startswith("slurm.")
+        ):
+            continue
+        texts.add(event.place.text)
+        yield _Seen(each, event, _process(event, run))
+
+
+def _short(host: str | None) -> str:
+    return (host or "").partition(".")[0]
+
+
+# A pid names a process on its host, in one boot, only.
+def _process(event: KernelSign, run: Run) -> Process | None:
+    if event.pid is None or event.host is None or (event.boot is not None and event.at is None):
+        return None
+    mine = [p for p in run.roster if p.host == event.host and event.pid in p.pids]
+    return mine[0] if len(mine) == 1 else None
+
+
+def _by_host(seen: Iterable[_Seen]) -> list[tuple[str | None, list[_Seen]]]:
+    hosts: dict[str | None, list[_Seen]] = {}
+    for each in seen:
+        hosts.setdefault(each.event.host, []).append(each)
+    return sorted(hosts.items(), key=lambda item: item[0] or "")
+
+
+# The node is gone: Slurm's word that it failed, or its silence, agrees.
+def _panicked(
+    told: Told,
+    run: Run,
+    host: str | None,
+    panics: Sequence[_Seen],
+    seen: Sequence[_Seen],
+    faults: list[Fault],
+) -> list[Fault]:
+    cause = _narrowest(panics)
+    before = [
+        each
+        for each in seen
+        if each.event.host == host
+        and each.event.signature not in PANICS
+        and each.event.boot == panics[0].event.boot
+    ]
+    if cause == "node.kernel" and any(e.event.means == "node.machine-check" for e in before):
+        cause = "node.machine-check"
+    fault = _fault(cause, host, [*panics, *before], CONFIRMED)
+    failed = [
+        each
+        for each in faults
+        if each.cause == "slurm.node-fail" and (each.host is None or each.host == host)
+    ]
+    quoted = all(each.event.quoted for each in panics)
+    alone = told.outputs == 0 and not run.roster
+    timed = host is not None and any(each.event.at is not None for each in panics)
+    agreed = bool(failed) and (host is not None or failed[0].host is None)
+    if quoted or not (agreed or alone or timed or (host is not None and host in told.absent)):
+        fault = msgspec.structs.replace(fault, limit=LIKELY)
+    if not failed:
+        return [*faults, fault]
+    told_by = frozenset().union(*(each.sources for each in failed))
+    proofs = (*fault.proofs, *(p for each in failed for p in each.proofs))
+    fault = msgspec.structs.replace(
+        fault,
+        host=host or failed[0].host,
+        sources=fault.sources | told_by,
+        proofs=tuple(dict.fromkeys(proofs)),
+    )
+    return [*(each for each in faults if each not in failed), fault]
+
+
+# A rank that the kernel names died of the signal that goes with what it says.
+def _killed_by_it(each: _Seen, deaths: Sequence[Death], faults: list[Fault]) -> list[Fault]:
+    signals = _DEADLY.get(each.event.signature, ())
+    death = next((d for d in deaths if d.process == each.process), None)
+    if death is None or death.forced or exit_signal(death.exit_code) not in signals:
+        return faults
+    fault = _fault(each.event.means, each.event.host, [each], CONFIRMED)
+    fault = msgspec.structs.replace(
+        fault,
+        process=each.process,
+        at=each.event.at or death.noticed_at,
+        sources=fault.sources | {"agent"},
+        proofs=tuple(dict.fromkeys((*fault.proofs, *(proof(e) for e in death.exits[:2])))),
+        limit=LIKELY if each.event.quoted else CONFIRMED,
+        pid=each.event.pid,
+    )
+    others = [
+        known
+        for known in faults
+        if known.process != each.process or not known.cause.startswith("process.")
+    ]
+    return [*others, fault]
+
+
+def _is_used(each: _Seen, faults: Sequence[Fault]) -> bool:
+    return any(Proof(each.event.place, "kernel log", each.event.host) in f.proofs for f in faults)
+
+
+def _beside(
+    told: Told, run: Run, host: str | None, signs: Sequence[_Seen], faults: list[Fault]
+) -> list[Fault]:
+    joined = [each for each in signs if each.process is not None]
+    # A hung task of somebody else's, and nothing tells what in.
+    signs = [e for e in signs if e.process is not None or e.event.means != "process.stuck"]
+    if not signs:
+        return faults
+    causes = {each.event.means for each in signs}
+    same = [f for f in faults if f.cause in causes and f.host is not None and f.host == host]
+    if same:
+        return [_agreed(f, signs) if f in same else f for f in faults]
+    cause = _narrowest(signs)
+    chosen = [each for each in signs if each.event.means == cause]
+    others = [each for each in signs if each not in chosen]
+    limit = max((_worth(each, told, run) for each in chosen), key=_ORDER.index)
+    fault = _fault(cause, host, [*chosen, *others], limit)
+    surer = any(f.sure and not f.cause.startswith(_WEAK) for f in faults)
+    fault = msgspec.structs.replace(fault, sure=not surer and limit != POSSIBLE)
+    hit = {each.process for each in joined if each in chosen}
+    if len(hit) == 1:
+        (process,) = hit
+        pids = [each.event.pid for each in joined if each.process == process]
+        fault = msgspec.structs.replace(fault, process=process, pid=pids[0])
+    return [*faults, fault]
+
+
+def _agreed(fault: Fault, signs: Sequence[_Seen]) -> Fault:
+    alike = [each for each in signs if each.event.means == fault.cause]
+    proofs = (*fault.proofs, *(_proof(each) for each in alike[:2]))
+    return msgspec.structs.replace(
+        fault, sources=fault.sources | {"kernel"}, proofs=tuple(dict.fromkeys(proofs))
+    )
+
+
+# How sure a sign alone makes: what its signature allows; less where nothing tells that it was the
+# job's time, or boot, or that the kernel said it.
+def _worth(each: _Seen, told: Told, run: Run) -> str:
+    event = each.event
+    allowed = next(
+        (s.signature.at_most for s in signatures("kernel") if s.signature.id == event.signature),
+        LIKELY,
+    )
+    limits = [allowed, LIKELY]
+    alone = told.outputs == 0 and not run.roster
+    if event.quoted or event.boot is not None:
+        limits.append(LIKELY if event.at is not None else POSSIBLE)
+    if each.process is None and event.at is None and not alone:
+        # The log goes back to boot: days before the job, perhaps.
+        limits.append(POSSIBLE)
+    return min(limits, key=_ORDER.index)
+
+
+def _narrowest(signs: Iterable[_Seen]) -> str:
+    causes = {each.event.means for each in signs}
+    return min(
+        causes, key=lambda c: (_NARROWEST.index(c) if c in _NARROWEST else len(_NARROWEST), c)
+    )
+
+
+def _fault(cause: str, host: str | None, signs: Sequence[_Seen], limit: str) -> Fault:
+    first = signs[0].event
+    facts: dict[str, str] = {}
+    for each in signs:
+        for name, value in each.event.facts:
+            facts.setdefault(name, value)
+    if first.command is not None:
+        facts.setdefault("command", first.command)
+    return Fault(
+        cause=cause,
+        key=cause,
+        host=host,
+        at=_earliest(signs),
+        sources=frozenset({"kernel"}),
+        proofs=tuple(dict.fromkeys(_proof(each) for each in signs[:4])),
+        limit=limit,
+        facts=tuple(sorted(facts.items())),
+    )
+
+
+def _proof(each: _Seen) -> Proof:
+    return Proof(each.event.place, "kernel log", each.event.host)
+
+
+def _earliest(signs: Sequence[_Seen]) -> Span | None:
+    spans = [each.event.at for each in signs if each.event.at is not None]
+    dated = [span for span in spans if span.earliest is not None]
+    return min(dated, key=lambda span: str(span.earliest), default=None)
