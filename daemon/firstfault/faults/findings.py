@@ -67,7 +67,8 @@ def findings(told: Told, run: Run) -> Findings:
         effects = [effect for effect in effects if effect.process not in own]
     if not named and not faults:
         faults += interruption(told, run, ends)
-    faults = with_kernel_signs(told, run, ends, faults)
+    wrong = bool(faults or named or effects)
+    faults = with_kernel_signs(told, run, ends, faults, wrong=wrong)
     if not (faults or named or any(e.process is not None for e in effects) or loose_effects):
         faults, tasks = of_tasks(run)
         named = tuple(tasks)

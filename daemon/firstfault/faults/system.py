@@ -48,18 +48,24 @@ class _Seen(msgspec.Struct, frozen=True):
 
 
 def with_kernel_signs(
-    told: Told, run: Run, deaths: Sequence[Death], faults: Sequence[Fault]
+    told: Told, run: Run, deaths: Sequence[Death], faults: Sequence[Fault], *, wrong: bool
 ) -> list[Fault]:
-    """``faults``, with those that the kernel's signs add, narrow or agree with."""
+    """``faults``, with those that the kernel's signs add, narrow or agree with.
+
+    ``wrong`` is False where nothing else in the run went wrong: then what a node survives did the
+    job no harm.
+    """
     seen = list(_of_job(told, run, faults))
     result = list(faults)
     done: set[str | None] = set()
     for host, signs in _by_host(each for each in seen if each.event.signature in PANICS):
-        result = _panicked(told, run, host, signs, seen, result)
+        result = _panicked(told, run, host, signs, seen, result, wrong)
         done.add(host)
     for each in seen:
         if each.event.host not in done and each.process is not None:
             result = _killed_by_it(each, deaths, result)
+    if not (wrong or _is_kernel_alone(told, run)):
+        return result
     rest = [each for each in seen if each.event.host not in done and not _is_used(each, result)]
     for host, signs in _by_host(rest):
         result = _beside(told, run, host, signs, result)
@@ -89,6 +95,11 @@ def _of_job(told: Told, run: Run, faults: Sequence[Fault]) -> Iterator[_Seen]:
         yield _Seen(each, event, _process(event, run))
 
 
+# A kernel log and nothing else: whoever asks about it asks what befell the node.
+def _is_kernel_alone(told: Told, run: Run) -> bool:
+    return told.outputs == 0 and told.facts is None and not run.roster
+
+
 def _short(host: str | None) -> str:
     return (host or "").partition(".")[0]
 
@@ -116,6 +127,7 @@ def _panicked(
     panics: Sequence[_Seen],
     seen: Sequence[_Seen],
     faults: list[Fault],
+    wrong: bool,
 ) -> list[Fault]:
     cause = _narrowest(panics)
     before = [
@@ -134,10 +146,13 @@ def _panicked(
         if each.cause == "slurm.node-fail" and (each.host is None or each.host == host)
     ]
     quoted = all(each.event.quoted for each in panics)
-    alone = told.outputs == 0 and not run.roster
+    alone = _is_kernel_alone(told, run)
     timed = host is not None and any(each.event.at is not None for each in panics)
     agreed = bool(failed) and (host is not None or failed[0].host is None)
-    if quoted or not (agreed or alone or timed or (host is not None and host in told.absent)):
+    known = agreed or alone or timed or (host is not None and host in told.absent)
+    if not (known or wrong):
+        return faults
+    if quoted or not known:
         fault = msgspec.structs.replace(fault, limit=LIKELY)
     if not failed:
         return [*faults, fault]
@@ -224,7 +239,7 @@ def _worth(each: _Seen, told: Told, run: Run) -> str:
         LIKELY,
     )
     limits = [allowed, LIKELY]
-    alone = told.outputs == 0 and not run.roster
+    alone = _is_kernel_alone(told, run)
     if event.quoted or event.boot is not None:
         limits.append(LIKELY if event.at is not None else POSSIBLE)
     if each.process is None and event.at is None and not alone:
