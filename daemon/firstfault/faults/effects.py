@@ -92,7 +92,7 @@ def is_launchers(each: Happened) -> bool:
     if not isinstance(event, Traceback):
         return False
     found = meaning("exception", f"{event.type}: {event.message}")
-    if found is None:
+    if found is None or found.id == "peer.store-errno":
         return is_agents(event) and bool(_STORE_LOST.search(event.type))
     return found.means in ("launcher", "stopped")
 
