@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from firstfault.faults.system import PANICS
 from firstfault.model.event import (
     Cancelled,
     ExitNoticed,
     FatalError,
     Interrupt,
+    KernelSign,
     LaunchFailure,
     MemoryPoll,
     NodeFailure,
@@ -70,6 +72,11 @@ def _failure_is_known(told: Told, run: Run) -> bool:
     if _known_failed(told):
         return True
     events = [each.event for each in run.happened]
+    if told.outputs == 0 and any(
+        isinstance(e, KernelSign) and e.signature in PANICS for e in events
+    ):
+        # Nothing outlives its node's panic.
+        return True
     ended = any(_is_end(each) for each in run.happened)
     restarts = any(isinstance(e, ExitNoticed) for e in events)
     # A rank's own file ends with its attempt, whatever came after.
