@@ -42,15 +42,25 @@ class Happened(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One attempt. ``happened`` are its events and those that belong to no attempt.
+    """One attempt of one launch. ``happened`` are its events and those that are of no attempt.
 
-    ``later_output`` is True when ranks wrote after the attempt's end: another attempt followed.
+    ``attempt`` is torchrun's restart count in its ``launch`` (0 is the first of the job's
+    output), ``requeue`` how often Slurm had begun the job anew. ``progressed`` is True when its
+    ranks are seen at their work. ``step`` is the Slurm step, ``expected_ranks`` how many ranks
+    there should be by the agents' or the program's words, ``expected_agents`` how many agents,
+    ``finished_agents`` how many of them said that all their ranks ended with success.
     """
 
     attempt: int
     roster: tuple[Process, ...]
     happened: tuple[Happened, ...]
     progressed: bool
+    launch: int = 0
+    requeue: int = 0
+    step: str | None = None
+    expected_ranks: int | None = None
+    expected_agents: int | None = None
+    finished_agents: int = 0
 
 
 class KernelLog(msgspec.Struct, frozen=True):

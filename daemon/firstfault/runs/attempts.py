@@ -1,9 +1,9 @@
 """Which of torchrun's attempts an event belongs to.
 
 torchrun numbers its log folders (``attempt_N``), but its console lines carry no number: there,
-an agent's line "failed (exitcode: ...)" ends its attempt. All output of the attempt's ranks
-stands before it (the agent ends its tailing threads first), and the agent prints its failure
-table only after its last attempt.
+an agent's line "failed (exitcode: ...)" ends its attempt, or that it starts its ranks anew
+because agents came or went. All output of the attempt's ranks stands before it (the agent ends
+its tailing threads first), and the agent prints its failure table only after its last attempt.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from firstfault.model.event import Event, ExitNoticed, TableEntry
+from firstfault.model.event import Event, ExitNoticed, GroupEnded, TableEntry, WorkersStarted
 from firstfault.model.line import Speaker
+
+Agent = tuple[int | None, int | None]
 
 
 def speaker_of(event: Event) -> Speaker:
@@ -20,40 +22,53 @@ def speaker_of(event: Event) -> Speaker:
     return getattr(event, "speaker", Speaker())
 
 
-def attempts(events: Sequence[Event]) -> list[int]:
-    """The attempt of each of one document's events, in the same order."""
-    ends = _ends(events)
-    finals = _finals(events)
-    result = []
-    for event in events:
-        who = speaker_of(event)
+class Attempts:
+    """The attempts of one launch in one document, found by its ``events``."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._ends = _ends(events)
+        self._finals = [event.place.offset for event in events if isinstance(event, TableEntry)]
+
+    def of(self, event: Event) -> int:
+        """The attempt of an event."""
+        if isinstance(event, WorkersStarted):
+            return event.restarts
+        pid = event.agent_pid if isinstance(event, ExitNoticed | GroupEnded) else None
+        return self.at(speaker_of(event), event.place.offset, pid)
+
+    def at(self, who: Speaker, offset: int, agent_pid: int | None = None) -> int:
+        """The attempt of a speaker's line at ``offset``."""
         if who.attempt is not None:
-            result.append(who.attempt)
-            continue
-        agents = [key for key in ends if key[0] == who.task] or (
-            [] if who.task is not None else list(ends)
+            return who.attempt
+        agents = [key for key in self._ends if key[0] == who.task] or (
+            [] if who.task is not None else list(self._ends)
         )
-        if isinstance(event, ExitNoticed) and (who.task, event.agent_pid) in ends:
-            agents = [(who.task, event.agent_pid)]
-        result.append(min((_attempt(event, ends[key], finals) for key in agents), default=0))
-    return result
+        if (who.task, agent_pid) in self._ends:
+            agents = [(who.task, agent_pid)]
+        return min((self._attempt(offset, self._ends[key]) for key in agents), default=0)
+
+    # The attempt by one agent's count: an attempt's events stand before its end, the last one's
+    # table and what follows it after.
+    def _attempt(self, offset: int, ends: list[int]) -> int:
+        index = bisect_left(ends, offset)
+        last = ends[-1]
+        if index == len(ends) and any(final > last for final in self._finals):
+            return len(ends) - 1
+        return index
 
 
-# The attempt by one agent's count: an attempt's events stand before its end, the last one's
-# table and what follows it after.
-def _attempt(event: Event, ends: list[int], finals: list[int]) -> int:
-    index = bisect_left(ends, event.place.offset)
-    last = ends[-1]
-    if index == len(ends) and any(final > last for final in finals):
-        return len(ends) - 1
-    return index
+def attempts(events: Sequence[Event]) -> list[int]:
+    """The attempt of each of one launch's events in one document, in the same order."""
+    found = Attempts(events)
+    return [found.of(event) for event in events]
 
 
-def _ends(events: Sequence[Event]) -> dict[tuple[int | None, int | None], list[int]]:
+def _ends(events: Sequence[Event]) -> dict[Agent, list[int]]:
     tables = len({(speaker_of(e).task, e.table) for e in events if isinstance(e, TableEntry)})
-    ends: dict[tuple[int | None, int | None], list[int]] = {}
+    ends: dict[Agent, list[int]] = {}
     for event in events:
-        if isinstance(event, ExitNoticed):
+        changed = isinstance(event, GroupEnded) and event.how == "changed"
+        if isinstance(event, ExitNoticed) or (isinstance(event, GroupEnded) and changed):
             key = (speaker_of(event).task, event.agent_pid)
             ends.setdefault(key, []).append(event.place.offset)
     nameless = ends.get((None, None), [])
@@ -61,7 +76,3 @@ def _ends(events: Sequence[Event]) -> dict[tuple[int | None, int | None], list[i
         # Several agents without labels and pids: their ends cannot be told from restarts.
         del ends[(None, None)]
     return {key: sorted(set(offsets)) for key, offsets in ends.items()}
-
-
-def _finals(events: Sequence[Event]) -> list[int]:
-    return [event.place.offset for event in events if isinstance(event, TableEntry)]

@@ -12,7 +12,16 @@ from typing import TypeVar
 
 import msgspec
 
-from firstfault.model.event import Event, ExitNoticed, FatalError, Frame, TableEntry, Traceback
+from firstfault.model.event import (
+    Event,
+    ExitNoticed,
+    FatalError,
+    Frame,
+    LauncherEnd,
+    TableEntry,
+    Traceback,
+    WorkersStarted,
+)
 from firstfault.model.line import Speaker
 from firstfault.model.run import Process
 from firstfault.runs.attempts import speaker_of
@@ -60,12 +69,28 @@ class Joined:
             self._parent[root] = roots[0]
 
 
-def seen(event: Event, attempt: int, *, lone_agent: bool) -> Seen | None:
-    """The part of a process that ``event`` names, None if it names none.
+def parts_of(event: Event, attempt: int, *, lone_agent: bool, nodes: int = 0) -> tuple[Seen, ...]:
+    """The parts of processes that ``event`` names: one, none, or an agent's list of its ranks.
 
     ``lone_agent`` says that the event's document has one agent only, so that a local rank alone
-    names a process.
+    names a process; ``nodes`` is how many nodes the job has, 0 where that is not known.
     """
+    if isinstance(event, WorkersStarted):
+        who, document = event.speaker, event.place.document
+        key = ("agent", document, who.task, event.agent_pid)
+        return tuple(
+            _seen(
+                Seen(attempt, (key,), (), rank, local, who.host, who.task, who.run, None),
+                document,
+                lone_agent=lone_agent,
+            )
+            for local, rank in event.ranks
+        )
+    part = _part(event, attempt, lone_agent=lone_agent, nodes=nodes)
+    return () if part is None else (part,)
+
+
+def _part(event: Event, attempt: int, *, lone_agent: bool, nodes: int) -> Seen | None:
     who = speaker_of(event)
     rank, local, host, run, pid = who.rank, who.local_rank, who.host, who.run, None
     agent: list[Key] = []
@@ -78,7 +103,11 @@ def seen(event: Event, attempt: int, *, lone_agent: bool) -> Seen | None:
     elif isinstance(event, ExitNoticed):
         local, pid = event.local_rank, event.pid
         agent.append(("agent", event.place.document, who.task, event.agent_pid))
-    elif local is None and rank is None:
+    elif isinstance(event, LauncherEnd):
+        rank, local, host, pid = event.rank, event.local_rank, event.host or host, event.pid
+        if nodes == 1 and event.launcher == "spawn":
+            rank = local
+    if local is None and rank is None:
         return None
     return _seen(
         Seen(attempt, tuple(agent), (), rank, local, host, who.task, run, pid),
@@ -87,13 +116,13 @@ def seen(event: Event, attempt: int, *, lone_agent: bool) -> Seen | None:
     )
 
 
-def heard(who: Speaker, lines: int, document: str, *, lone_agent: bool) -> Seen | None:
+def heard(
+    who: Speaker, attempt: int, lines: int, document: str, *, lone_agent: bool
+) -> Seen | None:
     """The part of a process that a stream of ``lines`` names, None for a launcher's or nobody's."""
     if who.local_rank is None and who.rank is None:
         return None
-    part = Seen(
-        who.attempt or 0, (), (), who.rank, who.local_rank, who.host, who.task, who.run, None, lines
-    )
+    part = Seen(attempt, (), (), who.rank, who.local_rank, who.host, who.task, who.run, None, lines)
     return _seen(part, document, lone_agent=lone_agent)
 
 

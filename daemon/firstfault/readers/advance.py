@@ -1,0 +1,83 @@
+"""Lines that show ranks at their work: after a failure they tell that the job went on."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+
+from firstfault.model.event import Cancelled, Event, ExitNoticed, TableEntry
+from firstfault.model.line import Line, Speaker
+
+# What loops print of their steps: a word with its number, or a progress bar.
+_ADVANCE = re.compile(
+    r"(?i)\b(?:step|epoch|iter(?:ation)?|batch)s?[ :=\[(#/]{1,4}(\d{1,15})|(\d{1,3})%\|"
+)
+_NO_ADVANCE = re.compile(r"(?i)error|fail|warn|except|traceback|resum|load|restor|sav|from ")
+# So many of one speaker after one failure are kept.
+_FEW = 3
+_MOST = 100_000
+_RECENT = 200
+_SEARCHED = 400
+
+
+class Advance(msgspec.Struct, frozen=True):
+    """A line that shows a rank at its work ("step 12", "45%|"), after something was ended.
+
+    ``back`` is True where its number has gone back: the work began anew.
+    """
+
+    speaker: Speaker
+    offset: int
+    text: str
+    back: bool = False
+
+
+class Advances:
+    """Gathers lines of advance, once something ended: before that nobody asks."""
+
+    def __init__(self) -> None:
+        self.after = 0
+        self.found: list[Advance] = []
+        # The last lines before the first end: what they counted is looked at only then.
+        self.recent: deque[Line] = deque(maxlen=_RECENT)
+        self._seen: dict[Speaker, set[str]] = {}
+        self._counts: dict[Speaker, int] = {}
+
+    def feed(self, line: Line, events: Sequence[Event]) -> bool:
+        """Takes a line and the events in it; whether these end something."""
+        if any(isinstance(event, TableEntry | ExitNoticed | Cancelled) for event in events):
+            if self.after == 0:
+                for earlier in self.recent:
+                    self._count(earlier)
+                self.recent.clear()
+            self.after += 1
+            self._seen = {}
+            return True
+        if not events and self.after > 0:
+            self._take(line)
+        return False
+
+    def _take(self, line: Line) -> None:
+        last = self._counts.get(line.speaker)
+        number = self._count(line)
+        if number is None:
+            return
+        text = line.text[:_SEARCHED]
+        back = last is not None and number < last and number * 2 <= last
+        seen = self._seen.setdefault(line.speaker, set())
+        if back or (len(seen) < _FEW and text not in seen):
+            seen.add(text)
+            if len(self.found) < _MOST:
+                self.found.append(Advance(line.speaker, line.place.offset, text, back))
+
+    def _count(self, line: Line) -> int | None:
+        text = line.text[:_SEARCHED]
+        match = None if text[:1].isspace() else _ADVANCE.search(text)
+        if match is None or _NO_ADVANCE.search(text):
+            return None
+        number = int(match[1] or match[2])
+        self._counts[line.speaker] = number
+        return number

@@ -1,0 +1,229 @@
+"""One launch's runs: who took part in each of its attempts, and what happened to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from firstfault.model.event import (
+    AgentSignalled,
+    Cancelled,
+    ClosingSignal,
+    Event,
+    ExitNoticed,
+    FatalError,
+    GroupEnded,
+    LaunchBegan,
+    LauncherEnd,
+    OomNoticed,
+    ShellKill,
+    Sign,
+    StepEnded,
+    TableEntry,
+    TaskEnd,
+    Traceback,
+    WorkersStarted,
+    WorldSize,
+)
+from firstfault.model.line import Speaker
+from firstfault.model.run import Happened, Run
+from firstfault.readers.kind import Kind
+from firstfault.runs.attempts import Attempts
+from firstfault.runs.reading import Read
+from firstfault.runs.roster import Roster, Seen, died_alike, heard, parts_of, twins
+from firstfault.runs.splitting import Launch
+from firstfault.streams.lines import run_folder
+
+# So many different lines of a speaker's advance are progress.
+_PROGRESS = 2
+
+
+class OfLaunch(msgspec.Struct, frozen=True):
+    """A launch's runs, the hosts that it names, and whether steps place a task differently."""
+
+    runs: tuple[Run, ...]
+    hosts: frozenset[str]
+    clashes: bool
+
+
+class _Parts(msgspec.Struct, frozen=True):
+    """The parts of processes that one document names: by its events, and by its streams."""
+
+    pairs: tuple[tuple[Event, tuple[Seen, ...]], ...]
+    streams: tuple[Seen, ...]
+
+
+def of_launch(launch: Launch, nodes: tuple[str, ...]) -> OfLaunch:
+    """The runs of one launch of a job on ``nodes`` (empty where they are not known)."""
+    reads = launch.reads
+    task_hosts, clashes = _task_hosts(reads)
+    named = [_named_parts(read, nodes) for read in reads]
+    parts = [part for each in named for _, found in each.pairs for part in found]
+    parts += [part for each in named for part in each.streams]
+    pairs = [(event, found[0] if found else None) for each in named for event, found in each.pairs]
+    roster = Roster(parts, task_hosts, [*twins(pairs), *died_alike(pairs)])
+    happened = [
+        _happened(read, event, found, roster)
+        for read, each in zip(reads, named, strict=True)
+        for event, found in each.pairs
+    ]
+    attempts = [attempt for read in reads for attempt in read.attempts]
+    numbers = sorted({part.attempt for part in parts} | set(attempts) or {0})
+    runs = tuple(
+        _run(launch, number, roster, list(zip(happened, attempts, strict=True)))
+        for number in numbers
+    )
+    hosts = {process.host for run in runs for process in run.roster}
+    hosts |= {getattr(each.event, "host", None) for each in happened} | set(task_hosts.values())
+    return OfLaunch(runs, frozenset(host for host in hosts if host), clashes)
+
+
+def _task_hosts(reads: Iterable[Read]) -> tuple[dict[int, str], bool]:
+    names: dict[int, set[str]] = {}
+    for read in reads:
+        if read.output is None:
+            continue
+        for task, host in read.output.task_hosts:
+            names.setdefault(task, set()).add(host)
+        for event in read.events:
+            if isinstance(event, TaskEnd):
+                for task in event.tasks:
+                    names.setdefault(task, set()).add(event.host)
+    clear = {task: next(iter(hosts)) for task, hosts in names.items() if len(hosts) == 1}
+    return clear, len(clear) < len(names)
+
+
+# Whether a document speaks of one agent's ranks alone, so that a local rank names one of them:
+# not where several nodes, tasks, tables or agents speak in it, or one local rank is two ranks.
+def _lone_agent(read: Read, nodes: tuple[str, ...]) -> bool:
+    events = read.events
+    tables = {(e.speaker.task, e.table) for e in events if isinstance(e, TableEntry)}
+    agents = {e.agent_pid for e in events if isinstance(e, ExitNoticed)}
+    tasks = {task for e in events if isinstance(e, TaskEnd) for task in e.tasks}
+    ranks: dict[int, set[int]] = {}
+    for each in read.output.heard if read.output is not None else ():
+        who = each.speaker
+        if who.local_rank is not None and who.rank is not None:
+            ranks.setdefault(who.local_rank, set()).add(who.rank)
+    several = max(len(nodes), len(tables), len(agents), len(tasks)) > 1
+    return not several and all(len(found) == 1 for found in ranks.values())
+
+
+def _named_parts(read: Read, nodes: tuple[str, ...]) -> _Parts:
+    lone = _lone_agent(read, nodes)
+    pairs = tuple(
+        (event, parts_of(event, attempt, lone_agent=lone, nodes=len(nodes)))
+        for event, attempt in zip(read.events, read.attempts, strict=True)
+    )
+    if read.output is None:
+        return _Parts(pairs, ())
+    numbers = Attempts(read.events)
+    streams = [
+        heard(
+            each.speaker,
+            numbers.at(each.speaker, each.offset),
+            each.lines,
+            read.document.name,
+            lone_agent=lone,
+        )
+        for each in read.output.heard
+    ]
+    return _Parts(pairs, tuple(part for part in streams if part is not None))
+
+
+def _happened(read: Read, event: Event, found: Sequence[Seen], roster: Roster) -> Happened:
+    if read.kind is Kind.OUTPUT:
+        own = read.document.what == "rank-log" or run_folder(read.document.name) is not None
+        source = "rank's log" if own else "job output"
+    else:
+        source = read.kind.value
+    last = event.place.offset >= read.end
+    return Happened(
+        event,
+        roster.process(found[0] if len(found) == 1 else None),
+        source,
+        last=last,
+        cut=last and not read.whole,
+    )
+
+
+# What begins or ends as it should tells who takes part, not what went wrong.
+def _is_benign(event: Event) -> bool:
+    if isinstance(event, LauncherEnd):
+        return event.exit_code == 0
+    return isinstance(event, WorkersStarted | GroupEnded | LaunchBegan | WorldSize)
+
+
+# Kernel events, Slurm's lines and a job's facts belong to every attempt; the judge sorts them.
+def _has_attempt(event: Event) -> bool:
+    return isinstance(
+        event,
+        AgentSignalled
+        | ClosingSignal
+        | ExitNoticed
+        | FatalError
+        | LauncherEnd
+        | ShellKill
+        | Sign
+        | StepEnded
+        | TableEntry
+        | Traceback,
+    )
+
+
+def _run(
+    launch: Launch, number: int, roster: Roster, happened: Sequence[tuple[Happened, int]]
+) -> Run:
+    mine = [
+        each
+        for each, attempt in happened
+        if (attempt == number or not _has_attempt(each.event)) and not _is_benign(each.event)
+    ]
+    told = [each.event for each, attempt in happened if attempt == number]
+    sizes = {e.world_size for e in told if isinstance(e, WorkersStarted) and e.world_size}
+    sizes = sizes or {event.size for event in told if isinstance(event, WorldSize)}
+    agents = {e.agents for e in told if isinstance(e, WorkersStarted) and e.agents}
+    return Run(
+        attempt=number,
+        roster=roster.processes(number),
+        happened=tuple(mine),
+        progressed=_progressed(launch.reads, number),
+        launch=launch.number,
+        requeue=launch.requeue,
+        step=_step(mine),
+        expected_ranks=sizes.pop() if len(sizes) == 1 else None,
+        expected_agents=agents.pop() if len(agents) == 1 else None,
+        finished_agents=sum(isinstance(e, GroupEnded) and e.how == "finished" for e in told),
+    )
+
+
+# A rank's standard output is its progress, its standard error may hold its failure alone; in a
+# console, what loops print of their steps is.
+def _progressed(reads: Iterable[Read], number: int) -> bool:
+    for read in reads:
+        if read.output is None:
+            continue
+        if run_folder(read.document.name) is not None:
+            heard_of = read.output.heard if read.document.name.endswith("stdout.log") else ()
+            if any(each.speaker.attempt == number and each.lines > 0 for each in heard_of):
+                return True
+            continue
+        numbers = Attempts(read.events)
+        voices: dict[Speaker, set[str]] = {}
+        for each in read.output.advances:
+            if numbers.at(each.speaker, each.offset) == number:
+                voices.setdefault(each.speaker, set()).add(each.text)
+        if any(len(texts) >= _PROGRESS for texts in voices.values()):
+            return True
+    return False
+
+
+# The step that Slurm's lines name, where it is one.
+def _step(happened: Iterable[Happened]) -> str | None:
+    steps = {
+        each.event.step
+        for each in happened
+        if isinstance(each.event, Cancelled | StepEnded | OomNoticed) and each.event.step
+    }
+    return steps.pop() if len(steps) == 1 else None

@@ -1,0 +1,235 @@
+"""From documents to what their readers find, and whose that is."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from firstfault.model.document import Document
+from firstfault.model.event import (
+    Cancelled,
+    EndFacts,
+    Event,
+    OomNoticed,
+    StepEnded,
+    TableEntry,
+)
+from firstfault.model.slurm import JobFacts
+from firstfault.readers import sacct, scontrol
+from firstfault.readers.epilog import epilog_event
+from firstfault.readers.error_file import error_file_event
+from firstfault.readers.kernel import kernel_events, quoted_kernel_events
+from firstfault.readers.kind import Kind, kind
+from firstfault.readers.kubernetes import pod_ends
+from firstfault.readers.output import Output, read_output
+from firstfault.readers.slurm_log import slurm_notes
+from firstfault.readers.times import Zone, zone
+from firstfault.runs.folders import folder_host, short
+from firstfault.streams.lines import run_folder
+
+# A job's number in Slurm's lines: "StepId=12.0", "*** JOB 12 ON n1", "*** STEP 12.0 ON n1".
+_STEP = re.compile(r"(?:StepId=|\*\*\* JOB |\*\*\* STEP )(\d{1,19})")
+
+
+# What tells how Slurm accounts for the job, the one that tells most first. sacct's text and JSON of
+# one job say the same; the text has true exit codes on 22.05 and 23.02.
+_ACCOUNTS = (Kind.SACCT_TEXT, Kind.SACCT_JSON, Kind.SCONTROL_JOB, Kind.SEFF)
+
+
+class Read(msgspec.Struct, frozen=True):
+    """A document and what its reader found in it.
+
+    ``attempts`` are those of ``events``, ``heard`` those of the output's ``heard``, ``advances``
+    those of its ``advances``, in the same order. ``end`` is where the document's last line
+    begins, ``whole`` whether that line has its end.
+    """
+
+    document: Document
+    kind: Kind
+    events: tuple[Event, ...] = ()
+    attempts: tuple[int, ...] = ()
+    output: Output | None = None
+    facts: tuple[JobFacts, ...] = ()
+    zoned: bool = True
+    end: float = float("inf")
+    whole: bool = True
+
+
+def document_order(document: Document) -> tuple[str, str, int]:
+    """The order in which documents are read: whatever order they came in."""
+    return document.name, document.host or "", document.size or 0
+
+
+def read_document(document: Document) -> Read:
+    """What the reader of the document's kind finds in it."""
+    what = _kind(document)
+    hours = zone(document)
+    if what is Kind.OUTPUT:
+        output = read_output(document, hours)
+        timed = any(getattr(event, "at", None) is not None for event in output.events)
+        last = document.excerpts[-1].data if document.excerpts else b""
+        return Read(
+            document,
+            what,
+            _with_quoted(output.events, document, hours),
+            output=output,
+            zoned=hours.known or not timed,
+            end=max((each.offset for each in output.heard), default=float("inf")),
+            whole=not last or last.endswith(b"\n"),
+        )
+    events: tuple[Event, ...] = ()
+    facts: tuple[JobFacts, ...] = ()
+    if what is Kind.KERNEL:
+        events = tuple(kernel_events(document, hours))
+    elif what is Kind.ERROR_FILE:
+        error = error_file_event(document)
+        events = () if error is None else (error,)
+    elif what is Kind.EPILOG:
+        end = epilog_event(document)
+        events = () if end is None else (end,)
+    elif what is Kind.SLURM_LOG:
+        events = tuple(slurm_notes(document, hours))
+    elif what is Kind.SCONTROL_NODE:
+        events = tuple(scontrol.node_notes(document))
+    elif what is Kind.KUBERNETES:
+        events = tuple(pod_ends(document))
+    elif what in _ACCOUNTS:
+        facts = _facts(document, what, hours.offset_s)
+    return Read(document, what, events, facts=facts)
+
+
+# What a collector took as output is that alone; a person's file may have a kernel log below it.
+def _with_quoted(events: tuple[Event, ...], document: Document, hours: Zone) -> tuple[Event, ...]:
+    if document.what is not None or run_folder(document.name) is not None:
+        return events
+    quoted = tuple(quoted_kernel_events(document, hours))
+    return tuple(sorted((*events, *quoted), key=lambda e: e.place.offset)) if quoted else events
+
+
+# A machine may call itself otherwise than Slurm does (NodeHostname, several slurmd on one): where
+# the job's nodes are known, another name in a table names none of them.
+def with_slurms_names(read: Read, nodes: tuple[str, ...]) -> Read:
+    """``read``, with a host in a table only where it is one of the job's nodes."""
+    if not nodes:
+        return read
+    names = {short(node) for node in nodes}
+    events = tuple(
+        msgspec.structs.replace(event, host=None)
+        if isinstance(event, TableEntry) and event.host and short(event.host) not in names
+        else event
+        for event in read.events
+    )
+    return msgspec.structs.replace(read, events=events)
+
+
+def named_hosts(reads: Iterable[Read], nodes: Iterable[str]) -> frozenset[str]:
+    """All hosts that the documents name."""
+    hosts = set(nodes)
+    for read in reads:
+        hosts.add(read.document.host or "")
+        hosts |= hosts_in(read)
+    return frozenset(host for host in hosts if host and short(host) != "localhost")
+
+
+def hosts_in(read: Read) -> set[str]:
+    """All hosts that one document's lines name."""
+    hosts = {getattr(event, "host", None) for event in read.events}
+    if read.output is not None:
+        hosts |= {host for _, host in read.output.task_hosts}
+        hosts |= {each.speaker.host for each in read.output.heard}
+    return {host for host in hosts if host}
+
+
+# A file that a person named, read anew as its folder's host's. The output of a whole job is
+# not one host's, wherever it lies.
+def of_folder(read: Read, known: frozenset[str]) -> Read:
+    """``read``, as its folder's host's, where that is one of the ``known`` hosts."""
+    document = read.document
+    if document.host is not None or document.what is not None:
+        return read
+    host = folder_host(document.name, known)
+    if host is None:
+        return read
+    if read.output is not None and run_folder(document.name) is None:
+        labelled = any(each.speaker.task is not None for each in read.output.heard)
+        if labelled or any(short(other) != short(host) for other in hosts_in(read)):
+            return read
+    return read_document(msgspec.structs.replace(document, host=host))
+
+
+# A job's output is that, whatever its program prints: it cannot speak for the kernel or for
+# Slurm's accounting.
+def _kind(document: Document) -> Kind:
+    found = kind(document)
+    written = document.what in ("job-output", "rank-log") or (
+        run_folder(document.name) is not None and found is not Kind.ERROR_FILE
+    )
+    return Kind.OUTPUT if written and found is not Kind.OTHER else found
+
+
+def _facts(document: Document, what: Kind, offset_s: int) -> tuple[JobFacts, ...]:
+    data = b"".join(excerpt.data for excerpt in document.excerpts)
+    try:
+        if what is Kind.SACCT_JSON:
+            return tuple(sacct.parse_json(data))
+        text = data.decode("utf-8", "replace")
+        if what is Kind.SCONTROL_JOB:
+            return tuple(scontrol.parse_jobs(text, offset_s))
+        if what is Kind.SEFF:
+            return tuple(scontrol.parse_seff(text))
+        return tuple(sacct.parse_text(text, offset_s))
+    except ValueError:
+        return ()
+
+
+def one_job(reads: Sequence[Read]) -> JobFacts | None:
+    """What accounting says of the job, None where it speaks of none or of several."""
+    found = [(_ACCOUNTS.index(read.kind), fact) for read in reads for fact in read.facts]
+    ids = {fact.raw_id or fact.id for _, fact in found}
+    if len(ids) != 1:
+        return None
+    found.sort(key=lambda each: each[0])
+    # Of a job that was requeued, sacct may tell every life; its last one answers.
+    last = max((when for _, fact in found if (when := _life(fact))), default=None)
+    for _, fact in found:
+        if last is None or _life(fact) in (None, last):
+            return fact
+    return found[-1][1]
+
+
+def _life(fact: JobFacts) -> dt.datetime | None:
+    return fact.started_at or fact.submitted_at
+
+
+# A folder may hold other jobs' outputs too; where accounting or an Epilog names the job, an
+# output whose Slurm lines name only others is left out.
+def of_the_job(
+    reads: Sequence[Read], facts: JobFacts | None, ends: Sequence[EndFacts]
+) -> tuple[list[Read], list[str]]:
+    """The documents that are the job's own, and notes on those that are left out."""
+    own = {facts.id, facts.raw_id} if facts else {end.job for end in ends}
+    kept: list[Read] = []
+    notes: list[str] = []
+    for read in reads:
+        named = jobs_named([read])
+        if named and any(own) and not named & own:
+            jobs = ", ".join(sorted(named))
+            notes.append(f"{read.document.name} is the output of job {jobs}: it was left out.")
+        else:
+            kept.append(read)
+    return kept, notes
+
+
+def jobs_named(reads: Iterable[Read]) -> frozenset[str]:
+    """The jobs that Slurm's lines in the documents' output name."""
+    return frozenset(
+        job
+        for read in reads
+        if read.kind is Kind.OUTPUT
+        for event in read.events
+        if isinstance(event, Cancelled | OomNoticed | StepEnded)
+        for job in _STEP.findall(event.place.text)
+    )
