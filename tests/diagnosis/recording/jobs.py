@@ -361,6 +361,18 @@ JOBS = (
         teaches="a node dies under tasks that are ranks",
     ),
     Job(
+        "s24-stop-iteration",
+        T24,
+        "exception on all ranks",
+        ("python.exception",),
+        torchrun(),
+        {"STEPS": "1000000"},
+        rank=0,
+        also=(1, 2, 3),
+        key="StopIteration",
+        teaches="the data runs out on all ranks at once; StopIteration has no message",
+    ),
+    Job(
         "s24-agent-killed",
         T24,
         "agent killed",

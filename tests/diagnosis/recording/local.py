@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.cluster.jobs import kernel_log
+from tests.cluster.jobs import kernel_log, kernel_offset_s
 
 HERE = Path(__file__).resolve().parent
 BASE = Path("/tmp/ff-recording")
@@ -106,6 +106,17 @@ def roster(top: Path) -> dict[int, dict[str, object]]:
     """Who really ran where, by global rank."""
     found = [json.loads(file.read_text()) for file in (top / "truth").glob("rank-*.json")]
     return {who["rank"]: who for who in found}
+
+
+def dmesg(since: float) -> list[str]:
+    """What ``dmesg -T`` prints, from ``since`` (seconds since the epoch)."""
+    plain, dated = (
+        subprocess.run(argv, capture_output=True, text=True, errors="replace").stdout.splitlines()
+        for argv in (["dmesg"], ["dmesg", "-T"])
+    )
+    first = since - kernel_offset_s()
+    stamps = [float(line[1:].partition("]")[0]) for line in plain]
+    return [line for line, stamp in zip(dated, stamps, strict=False) if stamp >= first]
 
 
 def _write_scripts(scenario: Scenario, top: Path) -> None:
@@ -220,6 +231,5 @@ def _keep(scenario: Scenario, top: Path, started_at: float) -> None:
         (kept / str(host)).mkdir()
         lines = kernel_log(started_at)
         if "dmesg" in scenario.keep:
-            argv = ["dmesg", "-T", "--since", f"@{int(started_at)}"]
-            lines = subprocess.run(argv, capture_output=True, text=True).stdout.splitlines()
+            lines = dmesg(started_at)
         (kept / str(host) / "dmesg.txt").write_text("".join(f"{line}\n" for line in lines))

@@ -17,10 +17,11 @@ from pathlib import Path
 
 from tests.diagnosis.recording import local
 from tests.diagnosis.recording.local import Scenario
-from tests.diagnosis.recording.scenarios import SCENARIOS
+from tests.diagnosis.recording.scenarios import SCENARIOS, healthy
 
 AT_ONCE = 4
 CASES = Path(__file__).resolve().parents[2] / "cases"
+HEALTHY = CASES.parent / "healthy"
 
 
 def truth(scenario: Scenario) -> str:
@@ -47,7 +48,12 @@ def quoted(text: str) -> str:
 
 
 def write(scenario: Scenario, kept: Path) -> Path:
-    """Makes the case of what a run left; empty files are left out."""
+    """Makes the case of what a run left, or the healthy log; empty files are left out."""
+    if scenario in healthy.RUNS:
+        HEALTHY.mkdir(exist_ok=True)
+        log = (kept / "console.log").read_bytes()
+        (HEALTHY / f"torch-{scenario.torch}.log").write_bytes(sanitised(log, scenario))
+        return HEALTHY
     case = CASES / scenario.name
     shutil.rmtree(case, ignore_errors=True)
     for file in sorted(kept.rglob("*")):
@@ -68,7 +74,8 @@ def sanitised(data: bytes, scenario: Scenario) -> bytes:
 
 def chosen(names: Iterable[str]) -> list[Scenario]:
     """The scenarios whose names begin so."""
-    return [each for each in SCENARIOS if any(each.name.startswith(name) for name in names)]
+    known = (*SCENARIOS, *healthy.RUNS)
+    return [each for each in known if any(each.name.startswith(name) for name in names)]
 
 
 def main(names: list[str]) -> None:
