@@ -9,7 +9,7 @@ from firstfault.judge.ranks import ranges
 from firstfault.model.event import ClosingSignal, ExitNoticed, TableEntry, TaskEnd
 from firstfault.model.fault import Fault
 from firstfault.model.run import Run, Told
-from firstfault.model.verdict import CONFIRMED, Missing
+from firstfault.model.verdict import CONFIRMED, POSSIBLE, UNKNOWN, Missing
 from firstfault.readers import nodelist
 
 
@@ -78,7 +78,10 @@ def _sender(judgement: Judgement) -> Iterator[Missing]:
 
 
 def _logs(told: Told, run: Run | None, judgement: Judgement) -> Iterator[Missing]:
-    if judgement.cause not in ("unknown", "collective.peer-lost"):
+    if judgement.cause != "collective.peer-lost" and judgement.confidence not in (
+        UNKNOWN,
+        POSSIBLE,
+    ):
         return
     if told.outputs == 0:
         yield Missing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from firstfault.judge.node_words import limit_words, node_words
 from firstfault.model.fault import Fault
 
 _SIGNALS = {
@@ -59,6 +60,8 @@ def title(cause: str, roots: tuple[Fault, ...], *, unordered: bool, sure: bool) 
         return _slurm(cause, roots[0])
     if cause in _AGENTS and roots[0].process is None:
         return _AGENTS[cause]
+    if roots[0].process is None and not unordered and (said := node_words(roots[0])):
+        return f"{f'Node {roots[0].host}' if roots[0].host else 'A node'} {said}"
     who = _victim(_who(roots, unordered), dict(roots[0].facts))
     return f"{who} {predicate(cause, roots[0])}"
 
@@ -68,10 +71,15 @@ def predicate(cause: str, fault: Fault) -> str:
     facts = dict(fault.facts)
     if cause.startswith("slurm."):
         return _slurm(cause, fault)
+    if said := node_words(fault):
+        return said
     if cause == "memory.cgroup-oom":
         limit = _mebibytes(facts.get("limit_kb"))
-        full = f"the job's memory limit ({limit}) was full" if limit else "a memory limit was full"
+        whose = limit_words(fault)
+        full = f"{whose} memory limit ({limit}) was full" if limit else "a memory limit was full"
         return f"was killed by the kernel: {full}"
+    if cause == "memory.host-oom" and "killer" in facts:
+        return f"was ended by {facts['killer']}: the node was short of memory"
     if cause == "memory.host-oom":
         return "was killed by the kernel: the node was out of memory"
     if cause == "process.killed":

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from firstfault.faults.effects import WORDING
 from firstfault.judge.decide import Judgement, kernel_read
+from firstfault.judge.domain import domain as narrowed
+from firstfault.judge.fingerprint import fingerprint
 from firstfault.judge.missing import missing
 from firstfault.judge.ranks import ranges
 from firstfault.judge.title import happened, title
@@ -21,8 +22,6 @@ from firstfault.readers import nodelist
 
 # How many lines prove a cause to a reader; the rest repeats them.
 _MOST_EVIDENCE = 8
-_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
-_PATH = re.compile(r"(?:/[\w.@+-]+)+/")
 NO_ZONE = "Local times in this evidence carry no time zone: they order events, but are not shown."
 
 
@@ -53,7 +52,7 @@ def assemble(
                 unordered=judgement.unordered,
                 sure=confidence == v.CONFIRMED,
             ),
-            domain,
+            narrowed(told, judgement, domain),
             confidence,
         ),
         initiator=_initiator(told, judgement, run, step),
@@ -69,7 +68,7 @@ def assemble(
             v.RunOutcome(step, number.attempt, outcome)
             for number, outcome in zip(told.runs, outcomes, strict=True)
         ),
-        fingerprint=_fingerprint(cause, roots),
+        fingerprint=fingerprint(cause, roots, told.hosts),
         coverage=_coverage(told, run),
         notes=tuple(notes),
     )
@@ -307,26 +306,6 @@ def _step(judgement: Judgement, run: Run | None) -> str | None:
         if isinstance(each.event, Cancelled | StepEnded | OomNoticed) and each.event.step
     }
     return steps.pop() if len(steps) == 1 else None
-
-
-# Equal for the same failure in another job: no ranks, hosts, pids, numbers or folders in it.
-def _fingerprint(cause: str, roots: Sequence[Fault]) -> str | None:
-    if cause == "none":
-        return None
-    parts = [cause]
-    if roots:
-        first = roots[0]
-        parts.append(dict(first.facts).get("library", ""))
-        if first.exception is not None:
-            parts.append(first.exception.type or "")
-            parts.append((first.exception.file or "").rpartition("/")[2])
-            parts.append(_plain(first.exception.message or ""))
-    digest = hashlib.sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
-    return f"1:{digest[:16]}"
-
-
-def _plain(message: str) -> str:
-    return _NUMBER.sub("0", _PATH.sub("/", message.split("\n")[0][:500]))
 
 
 def _coverage(told: Told, run: Run | None) -> tuple[v.CoverageRow, ...]:

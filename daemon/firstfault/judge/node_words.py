@@ -1,0 +1,63 @@
+"""What befell a node, or a process of it, in words: from the kernel's sign."""
+
+from __future__ import annotations
+
+from firstfault.model.fault import Fault
+
+# After "Node n3" or "Rank 2 on n3"; {name} is a fact, and what stands in [] goes where it is missing.
+_WORDS = {
+    "kernel.panic": "went down in a kernel panic[: {reason}]",
+    "kernel.panic-machine-check": "went down in a fatal machine check",
+    "kernel.panic-oom": "ran out of memory, and its kernel panicked",
+    "kernel.oops": "had a fault in its kernel (oops)",
+    "kernel.bug": "had a fault in its kernel (BUG)",
+    "kernel.soft-lockup": "had a CPU locked up in the kernel[ for {seconds} s]",
+    "kernel.hard-lockup": "had a CPU locked up in the kernel",
+    "kernel.rcu-stall": "had CPUs stalled in the kernel",
+    "kernel.machine-check": "had an uncorrected hardware error (machine check)",
+    "kernel.hardware-error-fatal": "had a fatal hardware error",
+    "kernel.memory-failure": "was hit by an uncorrected memory error of the hardware",
+    "kernel.edac-uncorrected": "had an uncorrected memory error",
+    "kernel.hung-task": "was blocked[ for more than {seconds} s][ in {module}]",
+    "kernel.nfs-not-responding": "waited for a file server that did not answer[: {server}]",
+    "kernel.lustre-lost": "lost its connection to Lustre[: {service}]",
+    "kernel.lustre-evicted": "was evicted by Lustre[: {service}]",
+    "kernel.cifs-not-responding": "waited for a file server that did not answer[: {server}]",
+    "kernel.ceph-lost": "lost its connection to Ceph",
+    "kernel.ceph-denied": "was refused by Ceph[: {server}]",
+    "kernel.beegfs": "had communication errors with BeeGFS",
+    "kernel.block-error": "had I/O errors[ on device {device}]",
+    "kernel.buffer-error": "had I/O errors[ on device {device}]",
+    "kernel.ext4-error": "had file system errors[ on {device}]",
+    "kernel.xfs-error": "had file system errors[ on {device}]",
+    "kernel.btrfs-error": "had file system errors[ on {device}]",
+    "kernel.nvme-lost": "lost its disk[ {device}]",
+    "kernel.nvme-timeout": "waited for a disk that did not answer[: {device}]",
+    "kernel.thin-full": "had a full storage pool",
+    "kernel.ext4-full": "had a full file system[: {device}]",
+}
+_LIMITS = {
+    "task": "the task's", "step": "the step's", "pod": "the pod's", "container": "the container's",
+    "user": "the user's", "group": "a cgroup's",
+}  # fmt: skip
+_LONGEST = 100
+
+
+def node_words(fault: Fault) -> str | None:
+    """What a kernel's sign says, to stand after a node's or a rank's name; None without a sign."""
+    facts = dict(fault.facts)
+    template = _WORDS.get(facts.get("sign", ""))
+    if template is None:
+        return None
+    words, *optional = template.split("[")
+    for each in optional:
+        part, _, rest = each.partition("]")
+        name = part[part.index("{") + 1 : part.index("}")]
+        value = facts.get(name)
+        words += (part.replace(f"{{{name}}}", value[:_LONGEST]) if value else "") + rest
+    return words
+
+
+def limit_words(fault: Fault) -> str:
+    """Whose memory limit was full: "the job's", "the pod's"."""
+    return _LIMITS.get(dict(fault.facts).get("limit_of", ""), "the job's")
