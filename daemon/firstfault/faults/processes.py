@@ -81,7 +81,7 @@ def cause_of(event: Traceback, means: str | None) -> str:
     An error out of the depth of a collective whose words no signature knows is the collective's,
     not the program's.
     """
-    if means is not None:
+    if means is not None and means != "launcher":
         return means
     return "collective.error" if is_collectives(event) else "python.exception"
 
@@ -101,7 +101,8 @@ def worth(event: Traceback, said: Signature | None, *, cut: bool) -> str:
     if cut:
         return POSSIBLE
     if said is not None:
-        return said.at_most
+        # An envelope in a rank's own words: what was in it is not told.
+        return POSSIBLE if said.means == "launcher" else said.at_most
     unclear = is_collectives(event) or _BROKEN_LINK.search(event.type)
     return POSSIBLE if unclear else CONFIRMED
 
