@@ -17,9 +17,9 @@ from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE
 
 CAUSE = "slurm.launch"
 # "FAILED 0:53": slurmd's own number for a batch script that it could not start (no such working
-# directory, no such folder for the output); scontrol's Reason for it is JobLaunchFailure.
+# directory, no such folder for the output). scontrol's Reason, JobLaunchFailure, is no proof: it
+# says so of every batch script that died of a signal.
 _NOT_STARTED = 53
-_REASON = "JobLaunchFailure"
 _BAD = frozenset({"FAILED", "CANCELLED", "OUT_OF_MEMORY", "TIMEOUT", "LAUNCH_FAILED"})
 
 
@@ -53,21 +53,21 @@ def _never_started(told: Told) -> bool:
     facts = told.facts
     if facts is None or facts.state != "FAILED":
         return False
-    signal = facts.exit_code.signal if facts.exit_code else 0
-    return signal == _NOT_STARTED or facts.reason == _REASON
+    return facts.exit_code is not None and facts.exit_code.signal == _NOT_STARTED
 
 
 def _of_accounting(told: Told, run: Run) -> Fault:
     said = [each for each in run.happened if _is_jobs(each, told)]
+    notes = [each for each in notes_of_job(told, run) if _is_launch_note(each)]
     hosts = {_launch(each).host for each in said} - {None}
     return Fault(
         cause=CAUSE,
         key=CAUSE,
         host=hosts.pop() if len(hosts) == 1 else None,
         sources=frozenset({"accounting"} | {"slurm" for _ in said[:1]}),
-        proofs=_proofs(said),
+        proofs=(*_proofs(said), *_proofs(notes)),
         limit=CONFIRMED,
-        facts=_facts(said) or (("what", "batch"),),
+        facts=_facts(said) or (("what", _noted(notes[0]) if notes else "batch"),),
     )
 
 
@@ -149,7 +149,7 @@ def _of_notes(told: Told, run: Run) -> list[Fault]:
             sources=frozenset({"slurm log"} | ({"accounting"} if _job_failed(told) else set())),
             proofs=_proofs(notes),
             limit=CONFIRMED if _job_failed(told) and not run.roster else LIKELY,
-            facts=(("what", _note_kind(notes[0])),),
+            facts=(("what", _noted(notes[0])),),
         )
     ]
 
@@ -160,6 +160,12 @@ def _is_launch_note(each: Happened) -> bool:
 
 def _note_kind(each: Happened) -> str:
     return each.event.kind if isinstance(each.event, SlurmNote) else ""
+
+
+def _noted(each: Happened) -> str:
+    if isinstance(each.event, SlurmNote) and each.event.reason is not None:
+        return each.event.reason
+    return "prolog" if _note_kind(each) == "prolog" else "batch"
 
 
 # The node's own raw status is 126 or 127, and nobody ever said a word. sacct's text is no proof: it

@@ -65,12 +65,14 @@ def slurm_faults(told: Told, run: Run) -> list[Fault]:
         if cause is not None:
             lines.setdefault(cause, []).append(each)
     if "slurm.node-fail" in lines or (told.facts and told.facts.state == "NODE_FAIL"):
-        down = [e for e in notes if isinstance(e.event, SlurmNote) and e.event.kind == "node-down"]
-        lines.setdefault("slurm.node-fail", []).extend(down)
+        lines.setdefault("slurm.node-fail", []).extend(e for e in notes if _kind(e) == "node-down")
     state = told.facts.state if told.facts else None
     from_state = STATES.get(state or "")
     if from_state is not None:
         lines.setdefault(from_state, [])
+    requests = [e for e in notes if _kind(e) == "kill-request"]
+    if "slurm.cancelled" in lines:
+        lines["slurm.cancelled"].extend(requests)
     found = [_fault(cause, seen, told, run, from_state == cause) for cause, seen in lines.items()]
     found += launch_faults(told, run)
     if not found:
@@ -173,6 +175,10 @@ def _failed_node(
     if not named and len(told.absent) == 1:
         return told.absent[0], sources | {"absent"}
     return None, sources
+
+
+def _kind(each: Happened) -> str | None:
+    return each.event.kind if isinstance(each.event, SlurmNote) else None
 
 
 def _node(each: Happened) -> str | None:
@@ -289,7 +295,7 @@ def _left_early(run: Run) -> list[Fault]:
 def _noted_oom(run: Run, notes: list[Happened]) -> list[Fault]:
     if any(isinstance(each.event, OomNoticed) for each in run.happened):
         return []
-    seen = [e for e in notes if isinstance(e.event, SlurmNote) and e.event.kind == "oom"]
+    seen = [e for e in notes if _kind(e) == "oom"]
     if not seen:
         return []
     hosts = {_node(each) for each in seen}

@@ -319,8 +319,9 @@ class SlurmNote(msgspec.Struct, frozen=True):
     """A daemon of Slurm noted something of a job or a node (slurmctld.log, slurmd.log).
 
     ``kind`` is "time-limit", "node-failure", "node-down", "preempted", "cancelled", "requeued",
-    "oom", "memory-poll", "signal", "exit", "prolog", "launch" or "boot"; ``node`` is whom it speaks of,
-    ``number`` the signal or the exit code, ``by_uid`` who cancelled.
+    "kill-request", "oom", "memory-poll", "signal", "exit", "prolog", "launch" or "boot"; ``node`` is
+    whom it speaks of, ``number`` the signal or the exit code, ``by_uid`` who cancelled or sent a
+    signal ("kill-request" is either).
     """
 
     place: Place
@@ -423,6 +424,7 @@ class LauncherEnd(msgspec.Struct, frozen=True):
     host: str | None = None
     pid: int | None = None
     first: bool = False
+    at: Span | None = None
 
 
 class WorldSize(msgspec.Struct, frozen=True):
