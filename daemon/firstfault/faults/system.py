@@ -257,7 +257,7 @@ def _narrowest(signs: Iterable[_Seen]) -> str:
 
 def _fault(cause: str, host: str | None, signs: Sequence[_Seen], limit: str) -> Fault:
     first = signs[0].event
-    facts: dict[str, str] = {}
+    facts: dict[str, str] = {"sign": first.signature}
     for each in signs:
         for name, value in each.event.facts:
             facts.setdefault(name, value)

@@ -80,6 +80,8 @@ def predicate(cause: str, fault: Fault) -> str:
         return f"was killed by the kernel: {full}"
     if cause == "memory.host-oom" and "killer" in facts:
         return f"was ended by {facts['killer']}: the node was short of memory"
+    if cause == "memory.host-oom" and "kernel" not in fault.sources:
+        return "was killed: the node was short of memory"
     if cause == "memory.host-oom":
         return "was killed by the kernel: the node was out of memory"
     if cause == "process.killed":
