@@ -1,0 +1,39 @@
+"""Nothing that healthy programs and kernels say means a failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from firstfault.model import verdict as v
+from firstfault.signatures import meaning, signatures
+from tests.diagnosis.case_files import explain
+
+HEALTHY = Path(__file__).parent.parent / "healthy"
+LOGS = sorted(path.name for path in HEALTHY.glob("*.*") if path.name != "README.md")
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_no_signature_matches_a_healthy_line(name: str) -> None:
+    target = "kernel" if name.startswith("kernel") else "line"
+    lines = (HEALTHY / name).read_text(errors="replace").splitlines()
+
+    found = {
+        (matched.id, line)
+        for line in lines
+        for matched in [meaning(target, line)]
+        if matched is not None
+    }
+
+    assert len(lines) > 3
+    assert signatures(target)
+    assert found == set()
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_healthy_log_gives_no_cause(name: str) -> None:
+    verdict = explain([str(HEALTHY / name)])
+
+    assert verdict.cause.id in ("none", "unknown")
+    assert verdict.cause.confidence != v.CONFIRMED or verdict.cause.id == "none"
