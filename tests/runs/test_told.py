@@ -112,3 +112,28 @@ def test_no_evidence_tells_nothing() -> None:
     found = read()
 
     assert (found.jobs, found.hosts, found.outputs) == (frozenset(), frozenset(), 0)
+
+
+KILLED = "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGKILL\n"  # fmt: skip
+
+
+def test_on_one_node_spawns_index_is_the_rank() -> None:
+    assert process(read(document(KILLED)), 1).local_rank == 1
+
+
+def test_on_several_nodes_spawns_index_is_no_rank() -> None:
+    epilog = document(
+        "SLURM_SCRIPT_CONTEXT=epilog_slurmd\nSLURM_JOB_ID=7\nSLURM_NODELIST=n[1-2]\n", "epilog.txt"
+    )
+
+    assert all(each.rank is None for each in read(document(KILLED), epilog).runs[0].roster)
+
+
+def test_mpirun_places_the_rank_that_it_names() -> None:
+    found = read(
+        document(
+            "mpirun noticed that process rank 3 with PID 4711 on node n2 exited on signal 9 (Killed).\n"
+        )
+    )
+
+    assert (process(found, 3).host, process(found, 3).pids) == ("n2", (4711,))

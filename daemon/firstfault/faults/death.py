@@ -11,6 +11,7 @@ from firstfault.model.event import (
     ClosingSignal,
     ExitNoticed,
     FatalError,
+    LauncherEnd,
     OomKill,
     TableEntry,
     Traceback,
@@ -25,6 +26,9 @@ _WORKER_PIDS = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]{1,200})\)"
 _WORKER_SIGNAL = re.compile(
     r"DataLoader worker \(pid \d+\) is killed by signal: ([A-Z][a-z ]{2,30})"
 )
+
+# An agent, or another launcher, says how a process ended.
+_Exit = ExitNoticed | TableEntry | LauncherEnd
 
 
 class Raised(msgspec.Struct, frozen=True):
@@ -135,13 +139,15 @@ def _each_once(found: Iterable[Happened]) -> tuple[Happened, ...]:
 
 
 def _death(process: Process, mine: list[Happened], closings: list[ClosingSignal]) -> Death | None:
-    exits = [each for each in mine if isinstance(each.event, ExitNoticed | TableEntry)]
+    exits = [each for each in mine if isinstance(each.event, _Exit)]
     fatal = tuple(each for each in mine if isinstance(each.event, FatalError))
     raised = _raised(mine, exits)
     if not exits and not fatal and raised is None:
         return None
     codes = {
-        each.event.exit_code for each in exits if isinstance(each.event, ExitNoticed | TableEntry)
+        each.event.exit_code
+        for each in exits
+        if isinstance(each.event, _Exit) and each.event.exit_code is not None
     }
     workers: tuple[int, ...] = ()
     signal = None
@@ -154,7 +160,7 @@ def _death(process: Process, mine: list[Happened], closings: list[ClosingSignal]
         ]
         workers = tuple(sorted({pid for text in texts for pid in _worker_pids(text)}))
         signal = next((m[1] for text in texts if (m := _WORKER_SIGNAL.search(text))), None)
-    spans = [e.event.at for e in exits if isinstance(e.event, ExitNoticed | TableEntry)]
+    spans = [e.event.at for e in exits if isinstance(e.event, _Exit)]
     latest = min((span.latest for span in spans if span and span.latest), default=None)
     return Death(
         process=process,
@@ -188,7 +194,7 @@ def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
     sure = [
         e for e in found if isinstance(e.event, Traceback) and (e.event.recorded or e.event.hooked)
     ]
-    codes = [e.event.exit_code for e in exits if isinstance(e.event, ExitNoticed | TableEntry)]
+    codes = [e.event.exit_code for e in exits if isinstance(e.event, _Exit)]
     plain = [e for e in found if e not in sure]
     ended_by_it = any(code == 1 for code in codes) or bool(entries)
     if not codes:

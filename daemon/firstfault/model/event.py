@@ -437,7 +437,11 @@ class WorldSize(msgspec.Struct, frozen=True):
 
 
 class EndFacts(msgspec.Struct, frozen=True):
-    """What a node's Epilog was told of the job's end (raw wait statuses; zero is ambiguous)."""
+    """What a node's Epilog was told of the job's end (raw wait statuses; zero is ambiguous).
+
+    ``restarts`` counts the job's requeues; it may be one too many, for Slurm may count the next
+    before the node hears of the end.
+    """
 
     place: Place
     host: str | None

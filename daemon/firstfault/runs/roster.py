@@ -105,7 +105,8 @@ def _part(event: Event, attempt: int, *, lone_agent: bool, nodes: int) -> Seen |
         agent.append(("agent", event.place.document, who.task, event.agent_pid))
     elif isinstance(event, LauncherEnd):
         rank, local, host, pid = event.rank, event.local_rank, event.host or host, event.pid
-        if nodes == 1 and event.launcher == "spawn":
+        if event.launcher == "spawn" and lone_agent and nodes <= 1:
+            # On one node the index of a process is its rank.
             rank = local
     if local is None and rank is None:
         return None
