@@ -86,7 +86,72 @@ def rsyslog_iso(text: str, number: int = 0) -> str:
     return f"2026-11-30T15:56:25.42300{number}+00:00 n4 kernel: [ 1629.472500] {text}"
 
 
+def rsyslog_priority(text: str, number: int = 0) -> str:
+    return f"<4>Nov 30 15:56:2{number} n4 kernel: [ 1629.472500] {text}"
+
+
+def rfc5424(text: str, number: int = 0) -> str:
+    return f"<4>1 2026-11-30T15:56:25.42300{number}Z n4 kernel - - - [ 1629.472500] {text}"
+
+
+def journal_monotonic(text: str, number: int = 0) -> str:
+    return f"[ 1629.47{2500 + number:04d}] n4 kernel: {text}"
+
+
+def journal_full(text: str, number: int = 0) -> str:
+    return f"Mon 2026-11-30 15:56:2{number} UTC n4 kernel: {text}"
+
+
+def journal_unix(text: str, number: int = 0) -> str:
+    return f"1796054185.42300{number} n4 kernel: {text}"
+
+
+def pstore(text: str, number: int = 0) -> str:
+    return f"<4>[ 1629.4{number}] {text}"
+
+
+def with_delta(text: str, number: int = 0) -> str:
+    return f"[ 1629.47{2500 + number:04d} <    0.000010>] {text}"
+
+
+def wall_with_delta(text: str, number: int = 0) -> str:
+    return f"[Mon Nov 30 15:56:2{number} 2026 <    0.000010>] {text}"
+
+
+def console_server(text: str, number: int = 0) -> str:
+    return f"[Mon Nov 30 15:56:2{number} 2026][ 1629.472500] {text}"
+
+
+def terminal_capture(text: str, number: int = 0) -> str:
+    return f"2026-11-30 15:56:2{number}.120 [ 1629.47{2500 + number:04d}] {text}"
+
+
+def indented(text: str, number: int = 0) -> str:
+    return f"    [ 1629.47{2500 + number:04d}] {text}"
+
+
+def old_iso(text: str, number: int = 0) -> str:
+    return f"2026-11-30T15:56:25,42300{number}+0000 {text}"
+
+
+def decoded_wall(text: str, number: int = 0) -> str:
+    return f"kern  :warn  : [Mon Nov 30 15:56:2{number} 2026] {text}"
+
+
 FORMS: list[Callable[..., str]] = [
+    rsyslog_priority,
+    rfc5424,
+    journal_monotonic,
+    journal_full,
+    journal_unix,
+    pstore,
+    with_delta,
+    wall_with_delta,
+    console_server,
+    terminal_capture,
+    indented,
+    old_iso,
+    decoded_wall,
     kmsg,
     plain,
     raw_level,
