@@ -102,6 +102,8 @@ def _fault(
     deaths: Sequence[Death],
 ) -> Fault:
     facts = [("reason", event.reason)]
+    if cause == "slurm.launch":
+        facts.append(("what", "container" if event.reason in _NOT_STARTED else "command"))
     if event.node is not None and event.pod is not None:
         facts.append(("node", event.node))
     if cause in ("process.segfault", "process.abort", "process.bus-error", "process.killed"):

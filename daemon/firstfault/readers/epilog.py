@@ -42,6 +42,7 @@ def epilog_event(document: Document) -> EndFacts | None:
         nodes=values.get("SLURM_JOB_NODELIST") or values.get("SLURM_NODELIST"),
         exit_status=_number(values.get("SLURM_JOB_EXIT_CODE")),
         derived_status=_number(values.get("SLURM_JOB_DERIVED_EC")),
+        restarts=_number(values.get("SLURM_JOB_RESTART_COUNT")),
     )
 
 

@@ -34,7 +34,7 @@ _TELLING = re.compile(
     r"\] \[\d{1,19}\.\w|cleanup_completing|REQUEST_KILL_JOB|not responding|Registering slurmctld|"
     r"slurm(?:ctld|d) version|task/cgroup: |Running as primary controller"
 )
-_JOB = r"Job(?:Id)?[= ](?P<job>\d{1,19})(?:[_+][\w*\[\],-]{1,40})?(?:\((?P<raw>\d{1,19})\))?"
+_JOB = r"[Jj]ob(?:Id)?[= ](?P<job>\d{1,19})(?:[_+][\w*\[\],-]{1,40})?(?:\((?P<raw>\d{1,19})\))?"
 _NODE = r"(?P<node>[\w.,\[\]-]{1,4000})"
 _NOTES = tuple(
     (kind, re.compile(pattern))
