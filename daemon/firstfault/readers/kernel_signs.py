@@ -18,12 +18,6 @@ from firstfault.readers.kernel_heads import KERNEL
 from firstfault.readers.kernel_records import Record
 from firstfault.signatures import Signature, meaning, signatures
 
-# A line without any of these words is no sign: signatures are only asked for the others.
-_WORDS = re.compile(
-    r"(?i)error|blocked for|lockup|stall|panic|bug|oops|fault|lustre|evict|respond|corrupt"
-    r"|read-only|shut ?down|timeout|machine check|memory failure|edac|hung|lost|closed"
-    r"|mmfs|gpfs|beegfs|ceph|stale|out-of-data|space|unmount|sigbus|killing|severity|reset|down"
-)
 _HUNG = "kernel.hung-task"
 _DUMPS = frozenset({"kernel.oops", "kernel.bug"})
 # "[<ffffffffa03b5d2e>] nfs_wait_bit_killable+0x1e/0xa0 [nfs]", " ? mmfs_x+0x1/0x2 [mmfs26]".
@@ -52,6 +46,7 @@ _RECOVERED = (
     re.compile(r"Lustre: .{1,200}: Connection restored to (?P<service>\S{1,200}) \(at "),
     re.compile(r"CIFS: .{0,200}(?P<server>\\\\\S{1,253}) (?:has )?reconnected"),
 )
+_WELL = (" OK", "restored", "reconnected")
 _TARGET_NAMES = ("server", "service")
 
 
@@ -73,13 +68,10 @@ class SignReader:
         if self._open is not None:
             self._more(record)
         text = record.text
-        if not _WORDS.search(text):
-            if " OK" in text or "restored" in text:
-                self._recovered(record)
-            return
         signature = meaning("kernel", text)
         if signature is None:
-            self._recovered(record)
+            if self._lost and any(word in text for word in _WELL):
+                self._recovered(record)
             return
         sign = _sign(record, signature)
         at = len(self._found)
