@@ -7,7 +7,7 @@ from firstfault.model.document import Document
 from firstfault.model.run import Process, Told
 from firstfault.runs.told import told
 from tests.readers.logs import document
-from tests.readers.test_elastic import table
+from tests.readers.test_elastic import RESULT, table
 
 CONSOLE = "3: [default1]:[rank7]: step\n2: [default0]:[rank4]: step\n3: [default1]:[rank7]: step\n"
 TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\nValueError: x\n'
@@ -137,3 +137,26 @@ def test_mpirun_places_the_rank_that_it_names() -> None:
     )
 
     assert (process(found, 3).host, process(found, 3).pids) == ("n2", (4711,))
+
+
+def test_agents_that_neither_label_nor_pid_tells_apart_are_not_made_one() -> None:
+    failed = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 2 (pid: {pid}) of binary: python\n"  # fmt: skip
+    other = table(host="n2", rank=10).replace("102932", "102942").replace("102933", "102943")
+
+    found = read(
+        document(failed.format(pid=102932) + table(host="n1") + failed.format(pid=102942) + other)
+    )
+
+    assert [(process(found, rank).host, process(found, rank).pids) for rank in (2, 10)] == [
+        ("n1", (102932,)),
+        ("n2", (102942,)),
+    ]
+
+
+def test_an_only_agent_without_a_pid_gives_its_ranks_to_their_prefixes() -> None:
+    console = (
+        "INFO:torch.distributed.elastic.agent.server.api:" + RESULT.replace("count=1", "count=0")
+        + "[default1]:step 1\n"
+    )  # fmt: skip
+
+    assert process(read(document(console)), 3).lines == 1

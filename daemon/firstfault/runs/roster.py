@@ -77,10 +77,21 @@ def parts_of(event: Event, attempt: int, *, lone_agent: bool, nodes: int = 0) ->
     """
     if isinstance(event, WorkersStarted):
         who, document = event.speaker, event.place.document
-        key = ("agent", document, who.task, event.agent_pid)
+        # Of two agents that the lines do not tell apart, each list is its own.
+        key = _agent(event) or (("list", document, event.place.offset),)
         return tuple(
             _seen(
-                Seen(attempt, (key,), (), rank, local, who.host, who.task, who.run, None),
+                Seen(
+                    attempt,
+                    () if lone_agent else key,
+                    (),
+                    rank,
+                    local,
+                    who.host,
+                    who.task,
+                    who.run,
+                    None,
+                ),
                 document,
                 lone_agent=lone_agent,
             )
@@ -88,6 +99,14 @@ def parts_of(event: Event, attempt: int, *, lone_agent: bool, nodes: int = 0) ->
         )
     part = _part(event, attempt, lone_agent=lone_agent, nodes=nodes)
     return () if part is None else (part,)
+
+
+# An agent that neither a label nor its pid names may be any of several.
+def _agent(event: ExitNoticed | WorkersStarted) -> tuple[Key, ...]:
+    task, pid = event.speaker.task, event.agent_pid
+    if task is None and pid is None:
+        return ()
+    return (("agent", event.place.document, task, pid),)
 
 
 def _part(event: Event, attempt: int, *, lone_agent: bool, nodes: int) -> Seen | None:
@@ -102,7 +121,7 @@ def _part(event: Event, attempt: int, *, lone_agent: bool, nodes: int) -> Seen |
         agent.append(("table", event.place.document, who.task, event.table))
     elif isinstance(event, ExitNoticed):
         local, pid = event.local_rank, event.pid
-        agent.append(("agent", event.place.document, who.task, event.agent_pid))
+        agent += _agent(event)
     elif isinstance(event, LauncherEnd):
         rank, local, host, pid = event.rank, event.local_rank, event.host or host, event.pid
         if event.launcher == "spawn" and lone_agent and nodes <= 1:
