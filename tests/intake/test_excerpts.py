@@ -9,7 +9,7 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from firstfault.intake.excerpts import ANCHORS, WHOLE, Cut, cut
+from firstfault.intake.excerpts import WHOLE, Cut, cut
 from firstfault.model.document import Document
 from firstfault.streams.lines import raw_lines
 
@@ -116,28 +116,3 @@ def test_a_huge_file_of_one_line_takes_bounded_memory() -> None:
     assert kept.size > 190 << 20
     assert quoted(kept, "ValueError: boom")
     assert peak < 160 << 20
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Traceback (most recent call last):",
-        "failed (exitcode: -9) local_rank: 1 (pid: 7)",
-        "Root Cause (first observed failure):",
-        "W1130 api.py:1028] Sending process 7 closing signal SIGTERM",
-        "Fatal Python error: Segmentation fault",
-        "slurmstepd-n4: error: Detected 1 oom_kill event in StepId=12.0.",
-        "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-11-30T15:56:27 ***",
-        "srun: error: Node failure on n4",
-        "pt_main_thread[7]: segfault at 8 ip 0 sp 0",
-        "Memory cgroup out of memory: Killed process 7 (python3)",
-        "NVRM: Xid (PCI:0000:9b:00): 79",
-        "[rank3]: ValueError: bad",
-    ],
-)
-def test_what_names_a_failure_is_an_anchor(text: str) -> None:
-    assert any(anchor in text.encode() for anchor in ANCHORS)
-
-
-def test_a_healthy_line_is_no_anchor() -> None:
-    assert not any(anchor in LINE for anchor in ANCHORS)

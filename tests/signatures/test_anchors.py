@@ -86,3 +86,24 @@ def test_a_pattern_is_no_word() -> None:
 
 def sign(pattern: str) -> Signature:
     return Signature("a", "line", pattern, "waited", ("x",), "a program", "never")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Traceback (most recent call last):",
+        "failed (exitcode: -9) local_rank: 1 (pid: 7)",
+        "Root Cause (first observed failure):",
+        "W1130 api.py:1028] Sending process 7 closing signal SIGTERM",
+        "Fatal Python error: Segmentation fault",
+        "slurmstepd-n4: error: Detected 1 oom_kill event in StepId=12.0.",
+        "slurmstepd: error: *** STEP 12.0 ON n1 CANCELLED AT 2026-11-30T15:56:27 ***",
+        "srun: error: Node failure on n4",
+        "pt_main_thread[7]: segfault at 8 ip 0 sp 0",
+        "Memory cgroup out of memory: Killed process 7 (python3)",
+        "NVRM: Xid (PCI:0000:9b:00): 79",
+        "[rank3]: ValueError: bad",
+    ],
+)
+def test_what_names_a_failure_holds_an_anchor(text: str) -> None:
+    assert compiled(ANCHORS).search(text)

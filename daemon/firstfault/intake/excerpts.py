@@ -1,55 +1,39 @@
 """From a file's bytes to excerpts: small files whole, huge ones where a failure can show.
 
-A file of more than `WHOLE` bytes is read through in chunks; kept are its head, its tail and
-the lines around whatever looks like a failure, the first ones before the last ones.
+A file of more than `WHOLE` bytes is read through, and the lines with anchors are noted. Kept are
+its head, its tail and what lies around the noted lines that count most, the whole of it never
+more than a small file's size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import BinaryIO
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import BinaryIO, cast
 
 import msgspec
 
+from firstfault.intake.hits import Hit, Hits
+from firstfault.intake.regions import LineReader, Regions
+from firstfault.intake.search import CHUNK, GrepFailed, grep, search_with, search_without
 from firstfault.model.document import Excerpt
 
 WHOLE = 32 << 20
-_HEAD = 1 << 20
-_TAIL = 4 << 20
-_CHUNK = 4 << 20
-_BEFORE = 16 << 10
-_AFTER = 64 << 10
-_MOST_BETWEEN = 24 << 20
+# Of what may be kept of a huge file, one part in so many is its head, and its tail.
+_HEAD_SHARE = 32
+_TAIL_SHARE = 8
+# Around a line that counts: so much where there is room, and so little where there is not.
+_BEFORE, _AFTER = 16 << 10, 64 << 10
+_LEAST_BEFORE, _LEAST_AFTER = 1 << 10, 4 << 10
+# A traceback of which more lies between its first and its last line is kept at both ends.
+_LONGEST_TRACEBACK = 1 << 20
 
-# What begins or names a failure, in the fewest words. Plain strings: a search for one runs at
-# memory's speed, a regular expression of all of them at a hundredth of it.
-ANCHORS = (
-    b"Traceback (most recent",
-    b"exitcode",
-    b"Root Cause",
-    b"ChildFailedError",
-    b"death signal",
-    b"closing signal",
-    b"Fatal Python error",
-    b"oom-kill",
-    b"oom_kill",
-    b"Out Of Memory",
-    b"ut of memory",
-    b"CANCELLED AT",
-    b"Node failure on",
-    b"srun: error",
-    b"slurmstepd",
-    b"segfault at",
-    b"Killed process",
-    b"NVRM: Xid",
-    b"CUDA error",
-    b"NCCL WARN",
-    b"NCCL error",
-    b"Watchdog caught",
-    b"terminate called",
-    b"killed by signal",
-    b"Error: ",
-)
+# Opens anew what was read, from its start.
+Again = Callable[[], AbstractContextManager[BinaryIO]]
+# Is told how many bytes have been read.
+Progress = Callable[[int], None]
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -60,89 +44,112 @@ class Cut(msgspec.Struct, frozen=True):
     size: int
 
 
-def cut(stream: BinaryIO) -> Cut:
-    """What to keep of ``stream``, which is read to its end."""
-    start = _read(stream, WHOLE + 1)
-    if len(start) <= WHOLE:
+def cut(
+    stream: BinaryIO,
+    again: Again | None = None,
+    *,
+    limit: int = WHOLE,
+    progress: Progress | None = None,
+) -> Cut:
+    """What to keep of ``stream``, which is read to its end: at most ``limit`` bytes.
+
+    A huge file is read twice, the second time in part: by what ``again`` opens, else from a
+    copy in a temporary file. Raises OSError where either cannot be read or written.
+    """
+    start = _read(stream, limit + 1)
+    if len(start) <= limit:
         return Cut((Excerpt(0, 1, start),) if start else (), True, len(start))
-    kept = _Kept()
-    size = 0
-    line = 1
-    for chunk in _chunks(start, stream):
-        kept.look(chunk, size, line)
-        size += len(chunk)
-        line += chunk.count(b"\n")
-    return Cut(kept.excerpts(), False, size)
+    with contextlib.ExitStack() as stack:
+        if again is None:
+            again = _copied(start, stream, stack)
+        del start
+        with again() as first:
+            found = _searched(first, again, progress)
+        regions = _regions(found.hits, found.size, limit)
+        with again() as second:
+            reader = LineReader(second, found.marks)
+            parts = (reader.part(begin, end) for begin, end in regions)
+            return Cut(tuple(part for part in parts if part is not None), False, found.size)
 
 
 def _read(stream: BinaryIO, count: int) -> bytes:
     parts = []
-    while count > 0 and (part := stream.read(min(count, _CHUNK))):
+    while count > 0 and (part := stream.read(min(count, 4 * CHUNK))):
         parts.append(part)
         count -= len(part)
     return b"".join(parts)
 
 
-# Chunks that end at a line's end, but for lines longer than a chunk.
-def _chunks(start: bytes, stream: BinaryIO) -> Iterator[bytes]:
-    rest = start
-    while True:
-        while len(rest) >= _CHUNK:
-            end = rest.rfind(b"\n", 0, _CHUNK) + 1 or _CHUNK
-            yield rest[:end]
-            rest = rest[end:]
-        more = stream.read(_CHUNK)
-        if not more:
-            break
-        rest += more
-    if rest:
-        yield rest
+def _copied(start: bytes, rest: BinaryIO, stack: contextlib.ExitStack) -> Again:
+    copy = cast(BinaryIO, stack.enter_context(tempfile.TemporaryFile()))  # noqa: SIM115 (entered)
+    copy.write(start)
+    while data := rest.read(CHUNK):
+        copy.write(data)
+    return _rewound(copy)
 
 
-class _Kept:
-    """Head, tail and what lies between, as the chunks go by."""
+def _rewound(copy: BinaryIO) -> Again:
+    @contextlib.contextmanager
+    def again() -> Iterator[BinaryIO]:
+        copy.seek(0)
+        yield copy
 
-    def __init__(self) -> None:
-        self._found: list[Excerpt] = []
-        self._bytes = 0
-        self._end = 0
-        self._tail: list[Excerpt] = []
+    return again
 
-    def look(self, chunk: bytes, offset: int, line: int) -> None:
-        if offset == 0:
-            end = chunk.rfind(b"\n", 0, _HEAD) + 1 or _HEAD
-            self._keep(chunk, 0, end, offset, line)
-        found = {anchor: chunk.find(anchor) for anchor in ANCHORS} if self._has_room() else {}
-        while self._has_room() and (hits := [at for at in found.values() if at >= 0]):
-            start = min(hits)
-            if offset + start >= self._end:
-                low = max(0, start - _BEFORE, self._end - offset)
-                low = chunk.rfind(b"\n", 0, low) + 1 if low else 0
-                high = chunk.find(b"\n", start + _AFTER) + 1 or len(chunk)
-                self._keep(chunk, max(low, self._end - offset), high, offset, line)
-            after = max(self._end - offset, start + 1)
-            for anchor, at in found.items():
-                if 0 <= at < after:
-                    found[anchor] = chunk.find(anchor, after)
-        self._tail.append(Excerpt(offset, line, chunk))
-        while len(self._tail) > 2 and sum(len(each.data) for each in self._tail[1:]) > _TAIL:
-            self._tail.pop(0)
 
-    def _has_room(self) -> bool:
-        return self._bytes <= _MOST_BETWEEN
+class _Found:
+    """What the first reading of a huge file tells."""
 
-    def _keep(self, chunk: bytes, low: int, high: int, offset: int, line: int) -> None:
-        number = line + chunk.count(b"\n", 0, low)
-        self._found.append(Excerpt(offset + low, number, chunk[low:high]))
-        self._bytes += high - low
-        self._end = offset + high
+    def __init__(self, progress: Progress | None) -> None:
+        self.hits = Hits()
+        self.size = 0
+        # Of each chunk, its offset and the number of the line at its start.
+        self.marks: list[tuple[int, int]] = []
+        self._line = 1
+        self._progress = progress
 
-    def excerpts(self) -> tuple[Excerpt, ...]:
-        result = list(self._found)
-        for each in self._tail:
-            skip = max(0, self._end - each.offset)
-            if skip < len(each.data):
-                number = None if each.line is None else each.line + each.data.count(b"\n", 0, skip)
-                result.append(Excerpt(each.offset + skip, number, each.data[skip:]))
-                self._end = each.offset + len(each.data)
-        return tuple(result)
+    def passed(self, offset: int, data: bytes) -> None:
+        self.marks.append((offset, self._line))
+        self._line += data.count(b"\n")
+        self.size = offset + len(data)
+        if self._progress:
+            self._progress(self.size)
+
+
+def _searched(stream: BinaryIO, again: Again, progress: Progress | None) -> _Found:
+    if program := grep():
+        found = _Found(progress)
+        with contextlib.suppress(GrepFailed):
+            search_with(program, stream, found.hits.add, found.passed)
+            return found
+        with again() as anew:
+            found = _Found(progress)
+            search_without(anew, found.hits.add, found.passed)
+            return found
+    found = _Found(progress)
+    search_without(stream, found.hits.add, found.passed)
+    return found
+
+
+def _regions(hits: Hits, size: int, limit: int) -> Sequence[tuple[int, int]]:
+    """The parts of a file to keep, in order and apart: (begin, end) offsets."""
+    head, tail = limit // _HEAD_SHARE, limit // _TAIL_SHARE
+    kept = Regions(limit)
+    kept.add(0, min(head, size))
+    kept.add(max(0, size - tail), size)
+    for tier in hits.ranked():
+        if not tier:
+            continue
+        room = max(0, limit - kept.size) // len(tier)
+        before = max(_LEAST_BEFORE, min(_BEFORE, room // 5))
+        after = max(_LEAST_AFTER, min(_AFTER, room * 4 // 5))
+        for hit in tier:
+            for begin, end in _around(hit, before, after):
+                kept.add(max(0, begin), min(size, end))
+    return kept.parts
+
+
+def _around(hit: Hit, before: int, after: int) -> list[tuple[int, int]]:
+    if hit.end - hit.offset > _LONGEST_TRACEBACK:
+        return [(hit.offset - before, hit.offset + after), (hit.end - before, hit.end + after)]
+    return [(hit.offset - before, hit.end + after)]

@@ -19,7 +19,7 @@ import msgspec
 import zstandard
 
 from firstfault.intake.case import case as case_of_records
-from firstfault.intake.excerpts import Cut, cut
+from firstfault.intake.excerpts import Again, Cut, cut
 from firstfault.model import evidence
 from firstfault.model.case import Case
 from firstfault.model.document import Document
@@ -214,8 +214,20 @@ def _from_file(path: Path) -> tuple[Cut, dt.datetime | None]:
         os.set_blocking(file.fileno(), True)
         if file.peek(8).startswith(_BINARY):
             raise _NoLog(0, "a binary file, not a log")
+        again = _rewound(file) if stat.S_ISREG(status.st_mode) else None
         with _decompressed(file) as stream:
-            return cut(stream), epoch(status.st_mtime)
+            return cut(stream, again), epoch(status.st_mtime)
+
+
+# The open file itself: by its name another may stand there by now.
+def _rewound(file: io.BufferedReader) -> Again:
+    @contextlib.contextmanager
+    def again() -> Iterator[BinaryIO]:
+        file.seek(0)
+        with _decompressed(file) as stream:
+            yield stream
+
+    return again
 
 
 def _await_writer(pipe: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from firstfault.signatures.grammar import literal_runs, ways
+from firstfault.signatures.grammar import UnreadablePattern, literal_runs, ways
 from firstfault.signatures.signature import Compiled, Signature
 
 # A shorter word stands in too many lines that mean nothing.
@@ -98,7 +98,7 @@ READERS: Mapping[str, tuple[str, ...]] = {
     ),
     "memory and disks": (
         "[Oo]ut [Oo]f [Mm]emory",
-        "[Oo]om[-_ ][Kk]ill",
+        "(oom|OOM|Oom)[-_ ][Kk]ill",
         "Cannot allocate memory",
         "No space left on device",
         "Disk quota exceeded",
@@ -126,6 +126,14 @@ READERS: Mapping[str, tuple[str, ...]] = {
         "blocked for more than",
         "soft lockup",
         "Hardware Error",
+        "oom_reaper: ",
+        "memory: usage ",
+        "fatal signal",
+        "general protection",
+        "Linux version ",
+        "-- (Boot|Reboot) ",
+        "server [^ ]+ OK",
+        "Connection restored to",
     ),
 }
 
@@ -133,17 +141,18 @@ READERS: Mapping[str, tuple[str, ...]] = {
 def derived(signature: Signature) -> tuple[str, ...]:
     """The anchors of one signature: its own where it names some, else its pattern's words.
 
-    Raises `ValueError` where a way through the pattern has no word of `SHORTEST` characters and
-    the signature names no anchors.
+    None where a way through the pattern has no word of `SHORTEST` characters.
     """
     if signature.anchors:
         return signature.anchors
     found = set()
-    for way in ways(signature.pattern):
-        word = max(literal_runs(way), key=lambda run: len(run.strip()), default="").lstrip()
-        if len(word.strip()) < SHORTEST:
-            raise ValueError("anchors: the pattern shows none: name a word that each match holds")
-        found.add(word)
+    try:
+        for way in ways(signature.pattern):
+            found.add(max(literal_runs(way), key=lambda run: len(run.strip()), default="").lstrip())
+    except UnreadablePattern:
+        return ()
+    if any(len(word.strip()) < SHORTEST for word in found):
+        return ()
     return tuple(escaped(word) for word in sorted(found))
 
 

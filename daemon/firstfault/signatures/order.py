@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -9,21 +10,20 @@ import msgspec
 from firstfault.signatures.grammar import words
 from firstfault.signatures.signature import EFFECTS, Compiled, SignatureError
 
+_PART = 5
+
 
 class Ordered(msgspec.Struct, frozen=True):
-    """Signatures of one target, by id.
+    """Signatures of one target, by id, and of each the ids of those that it is narrower than.
 
-    Each with words of which one is in whatever it matches (none: it must be tried on all), and
-    with the ids of those that it is narrower than.
+    ``always`` are tried on each text; the others where the text holds a key of ``by_part``, and
+    with it one of the words that stand there.
     """
 
-    tried: tuple[tuple[Compiled, tuple[str, ...]], ...]
+    all: tuple[Compiled, ...]
     wider: Mapping[str, frozenset[str]]
-
-    @property
-    def all(self) -> tuple[Compiled, ...]:
-        """The signatures alone."""
-        return tuple(each for each, _ in self.tried)
+    always: tuple[Compiled, ...]
+    by_part: Mapping[str, tuple[tuple[str, Compiled], ...]]
 
     def narrowest(self, text: str) -> Compiled | None:
         """The match that no other match is narrower than.
@@ -31,11 +31,16 @@ class Ordered(msgspec.Struct, frozen=True):
         Of several an effect stands before a cause, for an effect blames nobody; then the one
         that begins first in ``text``, then the first by id.
         """
+        parts = [part for part in self.by_part if part in text]
+        if not parts and not self.always:
+            return None
+        tried = {each.signature.id: each for each in self.always}
+        for part in parts:
+            tried |= {each.signature.id: each for word, each in self.by_part[part] if word in text}
         matches = {
-            each.signature.id: (each, found.start())
-            for each, words in self.tried
-            if (not words or any(word in text for word in words))
-            and (found := each.regex.search(text))
+            name: (each, found.start())
+            for name, each in sorted(tried.items())
+            if (found := each.regex.search(text))
         }
         if len(matches) > 1:
             beaten = {wide for name in matches for wide in self.wider[name]}
@@ -60,7 +65,32 @@ def ordered(signatures: Iterable[Compiled]) -> Ordered:
         if (first := by_id.setdefault(each.signature.id, each)) is not each:
             raise SignatureError(f"{each.place}: id: it stands in {first.origin}, too")
     wider = {name: frozenset(_wider(each, by_id)) for name, each in by_id.items()}
-    return Ordered(tuple((each, words(each.signature.pattern)) for each in found), wider)
+    named = [(each, words(each.signature.pattern)) for each in found]
+    return Ordered(
+        found,
+        wider,
+        tuple(each for each, words in named if not words),
+        _by_part(
+            sorted({(word, each.signature.id) for each, words in named for word in words}), by_id
+        ),
+    )
+
+
+# A few short parts of words to look for first: most lines hold none of them. Each word stands
+# under that part of it which most words have.
+def _by_part(
+    named: Iterable[tuple[str, str]], by_id: Mapping[str, Compiled]
+) -> dict[str, tuple[tuple[str, Compiled], ...]]:
+    parts = Counter(part for word in {word for word, _ in named} for part in set(_parts(word)))
+    result: dict[str, list[tuple[str, Compiled]]] = {}
+    for word, name in named:
+        best = max(_parts(word), key=lambda part: (parts[part], part))
+        result.setdefault(best, []).append((word, by_id[name]))
+    return {part: tuple(found) for part, found in result.items()}
+
+
+def _parts(word: str) -> list[str]:
+    return [word[n : n + _PART] for n in range(max(1, len(word) - _PART + 1))]
 
 
 def overlaps(order: Ordered) -> None:

@@ -64,8 +64,11 @@ def _check_anchors(each: Compiled) -> None:
     signature = each.signature
     if signature.target == "exception" and not signature.anchors:
         return
+    found = derived(signature)
+    if not found:
+        raise ValueError("anchors: the pattern shows none: name a word that each match holds")
     try:
-        expression = compiled(derived(signature))
+        expression = compiled(found)
     except re.error as error:
         raise ValueError(f"anchors: {error}") from error
     if expression.search(""):
