@@ -1,0 +1,226 @@
+"""What Slurm did to a job, and what it could not start: how much each word of it is worth."""
+
+from __future__ import annotations
+
+import pytest
+
+from firstfault.model import verdict as v
+from tests.diagnosis import made
+
+EXECVE = "slurmstepd-c1: error: execve(): torchrunn: No such file or directory"
+NOT_FOUND = "/var/spool/slurmd/job00500/slurm_script: line 9: torchrunn: command not found"
+STEP = "srun: error: Unable to create step for job 500: More processors requested than permitted"
+POLL = (
+    "slurmstepd: error: StepId=500.0 exceeded memory limit (9000000000 > 8000000000), being killed"
+)
+PREEMPTED = " DUE TO PREEMPTION"
+ABORTED = "srun: Job step aborted: Waiting up to 32 seconds for job step to finish."
+
+
+def controller(*messages: str) -> v.Verdict | object:
+    return made.document(
+        "slurmctld.log",
+        [
+            "[2026-11-30T09:00:00.000] sched: Allocate JobId=500 NodeList=c[1-2] #CPUs=2 Partition=main",
+            *(f"[2026-11-30T10:00:00.000] {message}" for message in messages),
+        ],
+    )
+
+
+def judged(*documents: object) -> tuple[str, str, str | None]:
+    verdict = made.judged(*documents)  # type: ignore[arg-type]
+    return verdict.cause.id, verdict.cause.confidence, verdict.initiator.host
+
+
+@pytest.mark.parametrize(
+    ("lines", "state", "expected"),
+    [
+        # srun agrees, on the same node
+        ([EXECVE, "srun: error: c1: task 0: Exited with exit code 2"], None, ("confirmed", "c1")),
+        # accounting agrees
+        ([EXECVE, "bye"], ("FAILED", "2:0"), ("confirmed", "c1")),
+        # nothing else was ever printed
+        ([STEP], None, ("confirmed", None)),
+        (["sbatch: error: Batch job submission failed: Invalid qos"], None, ("confirmed", None)),
+        # the program went on: it may have printed the line
+        ([EXECVE, "step 1", "step 2"], None, ("likely", "c1")),
+        # the shell's word and the script's own exit status
+        (["step", NOT_FOUND, "bye"], ("FAILED", "127:0"), ("confirmed", None)),
+        ([NOT_FOUND], None, ("likely", None)),
+        ([NOT_FOUND, "bye"], ("FAILED", "1:0"), ("possible", None)),
+    ],
+)
+def test_what_could_not_be_started_is_worth(
+    lines: list[str], state: tuple[str, str] | None, expected: tuple[str, str | None]
+) -> None:
+    accounts = [made.accounting(*state, step="FAILED")] if state else []
+
+    assert judged(made.console(lines), *accounts) == ("slurm.launch", *expected)
+
+
+def test_a_command_that_was_not_found_in_a_job_that_succeeded_is_no_failure() -> None:
+    verdict = made.judged(
+        made.console([NOT_FOUND, "step 1", "done"]), made.accounting("COMPLETED", "0:0")
+    )
+
+    assert verdict.cause.id == "none"
+
+
+def test_a_command_that_was_not_found_explains_no_exception() -> None:
+    lines = [
+        NOT_FOUND,
+        *made.of_rank(0, 0, made.raised("ZeroDivisionError: division by zero")),
+        *made.noticed(0, 700, 1),
+        *made.table((0, 0, 1, 700), errors={0: "ZeroDivisionError: division by zero"}),
+    ]
+    verdict = made.judged(made.console(lines), made.accounting("FAILED", "1:0"))
+
+    assert verdict.cause.id == "python.exception"
+
+
+def test_a_batch_script_that_slurm_could_not_start_has_an_exit_code_of_its_own() -> None:
+    assert judged(made.accounting("FAILED", "0:53"))[:2] == ("slurm.launch", v.CONFIRMED)
+
+
+def test_a_batch_script_that_died_of_another_signal_was_started() -> None:
+    assert judged(made.accounting("FAILED", "0:10"))[0] != "slurm.launch"
+
+
+def test_an_exit_code_of_127_in_saccts_text_alone_may_be_255() -> None:
+    assert judged(made.accounting("FAILED", "127:0"))[0] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("lines", "confidence"),
+    [
+        ([POLL, "srun: error: c1: task 0: Killed"], v.CONFIRMED),
+        ([POLL, *made.cancelled("STEP 500.0", "c1")], v.CONFIRMED),
+        ([POLL, "step 2"], v.LIKELY),
+    ],
+)
+def test_a_memory_poll_is_sure_where_the_step_died(lines: list[str], confidence: str) -> None:
+    assert judged(made.console(lines))[:2] == ("slurm.memory-poll", confidence)
+
+
+@pytest.mark.parametrize(
+    ("documents", "confidence"),
+    [
+        ([made.console(made.cancelled("JOB 500", "c1", PREEMPTED), ["step 2"])], v.LIKELY),
+        ([made.console(made.cancelled("JOB 500", "c1", PREEMPTED), [ABORTED])], v.CONFIRMED),
+        ([made.accounting("PREEMPTED", "0:0")], v.CONFIRMED),
+        ([controller("preempted JobId=500 has been killed to reclaim resources for JobId=501")], v.LIKELY),
+        (
+            [
+                made.console(made.cancelled("JOB 500", "c1", PREEMPTED), ["step 2"]),
+                controller("preempted JobId=500 has been requeued"),
+            ],
+            v.CONFIRMED,
+        ),
+    ],
+)  # fmt: skip
+def test_a_preemption_is_sure_where_two_agree(documents: list[object], confidence: str) -> None:
+    assert judged(*documents)[:2] == ("slurm.preempted", confidence)
+
+
+def test_the_controller_names_the_node_that_failed() -> None:
+    found = judged(
+        made.accounting("NODE_FAIL", "0:0"),
+        controller(
+            "Killing JobId=500 on failed node c2", "error: Nodes c2 not responding, setting DOWN"
+        ),
+    )
+
+    assert found == ("slurm.node-fail", v.CONFIRMED, "c2")
+
+
+def test_another_jobs_notes_count_for_nothing() -> None:
+    found = judged(
+        made.console(["step 1"]),
+        made.accounting("FAILED", "1:0"),
+        controller("Killing JobId=499 on failed node c9", "Time limit exhausted for JobId=501"),
+    )
+
+    assert found[0] == "unknown"
+
+
+def test_a_node_that_is_down_alone_is_no_reason() -> None:
+    found = judged(
+        made.accounting("FAILED", "1:0"), controller("error: Nodes c2 not responding, setting DOWN")
+    )
+
+    assert found[0] == "unknown"
+
+
+def test_the_controller_says_who_cancelled() -> None:
+    verdict = made.judged(
+        made.console(made.cancelled("JOB 500", "c1")),
+        controller("_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=500 uid 0"),  # type: ignore[arg-type]
+    )
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("slurm.cancelled", v.CONFIRMED)
+    assert "root" in verdict.cause.title
+
+
+def test_a_signal_that_was_sent_is_no_cancellation() -> None:
+    found = judged(
+        made.accounting("FAILED", "0:10"),
+        controller("_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=500 uid 1001"),
+    )
+
+    assert found[0] != "slurm.cancelled"
+
+
+def test_a_step_that_was_cancelled_and_nothing_else_is_a_possible_cancellation() -> None:
+    lines = [*made.cancelled("STEP 500.0", "c1"), ABORTED, "srun: error: c1: task 0: Killed"]
+
+    assert judged(made.console(lines))[:2] == ("slurm.cancelled", v.POSSIBLE)
+
+
+def test_a_step_that_srun_itself_ended_was_not_cancelled() -> None:
+    lines = [
+        "srun: error: c2: task 1: Exited with exit code 7",
+        "srun: launch/slurm: _step_signal: Terminating StepId=500.0",
+        *made.cancelled("STEP 500.0", "c1"),
+        "srun: error: c1: task 0: Terminated",
+    ]
+
+    assert judged(made.console(lines))[0] != "slurm.cancelled"
+
+
+def test_a_task_that_left_early_is_told_by_srun() -> None:
+    lines = [
+        "srun: First task exited 30s ago",
+        "srun: StepId=500.0 task 0: running",
+        "srun: StepId=500.0 task 1: exited",
+        "srun: launch/slurm: _step_signal: Terminating StepId=500.0",
+        *made.cancelled("STEP 500.0", "c1"),
+        "srun: error: c1: task 0: Killed",
+    ]
+
+    assert judged(made.console(lines))[:2] == ("process.left-early", v.LIKELY)
+
+
+def test_a_person_at_sruns_terminal_interrupted_it() -> None:
+    lines = [
+        "srun: interrupt (one more within 1 sec to abort)",
+        "srun: StepId=500.0 task 0: running",
+        "srun: sending Ctrl-C to StepId=500.0",
+        "srun: forcing job termination",
+        ABORTED,
+    ]
+
+    assert judged(made.console(lines))[:2] == ("process.interrupted", v.CONFIRMED)
+
+
+def test_slurmds_log_tells_of_an_oom_kill() -> None:
+    log = made.document(
+        "slurmd.log",
+        [
+            "[2026-11-30T10:00:00.000] [500.0] error: Detected 1 oom_kill event in StepId=500.0. Some "
+            "of the step tasks have been OOM Killed.",
+            "[2026-11-30T10:00:00.000] [500.0] done with step",
+        ],
+        host="c2",
+    )
+
+    assert judged(log) == ("memory.cgroup-oom", v.LIKELY, "c2")
