@@ -23,7 +23,9 @@ from pathlib import Path
 from tests.cluster import jobs, slurm_cluster
 from tests.cluster.slurm_cluster import ask
 from tests.diagnosis.recording import local, write
-from tests.diagnosis.recording.jobs import JOBS, Job
+from tests.diagnosis.recording.job import Job
+from tests.diagnosis.recording.jobs import JOBS
+from tests.diagnosis.recording.slurm_jobs import MORE_JOBS
 
 HERE = Path(__file__).resolve().parent
 AT_ONCE = 2
@@ -120,6 +122,8 @@ def act(base: Path, job: Job, number: str, folder: Path) -> None:
         argv = ["/usr/bin/scancel", number]
         user = jobs.account().pw_uid
         subprocess.run(argv, env=slurm_cluster.environment(base), user=user, check=True, timeout=30)
+    elif job.act == "interrupt":
+        ask(base, "scancel", "--signal=INT", number)
     elif job.act == "requeue":
         ask(base, "scontrol", "requeue", number)
     elif job.act == "preempt":
@@ -212,7 +216,9 @@ def record(base: Path, job: Job) -> Path:
 
 def main(names: list[str]) -> None:
     """Records the chosen jobs, several at once; what takes down a node goes last and alone."""
-    chosen = [job for job in JOBS if any(job.name.startswith(name) for name in names)]
+    chosen = [
+        job for job in (*JOBS, *MORE_JOBS) if any(job.name.startswith(name) for name in names)
+    ]
     alone = [job for job in chosen if job.act in ("kill-node", "preempt")]
     with running() as base:
         print(f"cluster in {base}", flush=True)

@@ -2,6 +2,22 @@
 
 from __future__ import annotations
 
-from tests.diagnosis.recording.scenarios import crashes, exceptions, resources, together
+from tests.diagnosis.recording.scenarios import (
+    agents,
+    crashes,
+    data,
+    exceptions,
+    resources,
+    starts,
+    together,
+)
 
-SCENARIOS = (*exceptions.RUNS, *crashes.RUNS, *resources.RUNS, *together.RUNS)
+SCENARIOS = (
+    *exceptions.RUNS,
+    *starts.RUNS,
+    *crashes.RUNS,
+    *resources.RUNS,
+    *data.RUNS,
+    *together.RUNS,
+    *agents.RUNS,
+)
