@@ -160,3 +160,47 @@ def test_an_only_agent_without_a_pid_gives_its_ranks_to_their_prefixes() -> None
     )  # fmt: skip
 
     assert process(read(document(console)), 3).lines == 1
+
+
+def labelled(text: str, task: int) -> str:
+    return "".join(f"{task}: {each}\n" for each in text.splitlines())
+
+
+def test_an_agents_ranks_are_consecutive_so_one_tells_the_others() -> None:
+    console = labelled(table(host="n2", rank=6), 1) + "1: [default0]:step 1\n"
+
+    assert (process(read(document(console)), 4).local_rank, process(read(document(console)), 4).host) == (0, "n2")  # fmt: skip
+
+
+def test_ranks_that_are_not_consecutive_tell_nothing_of_others() -> None:
+    console = "1: [default0]:[rank4]: a\n1: [default1]:[rank9]: a\n1: [default2]: step 1\n"
+
+    assert {each.local_rank: each.rank for each in read(document(console)).runs[0].roster} == {
+        0: 4,
+        1: 9,
+        2: None,
+    }
+
+
+def named_folder(run: str) -> str:
+    return table(host="n1").replace(
+        "error_file: <N/A>\n  traceback : Signal",
+        f"error_file: /tmp/x/{run}/attempt_0/2/error.json\n  traceback : Signal",
+    )
+
+
+def test_the_last_run_folder_is_the_last_agents() -> None:
+    console = labelled(named_folder("r_a"), 0) + "1: [default0]:step 1\n"
+    epilog = document(
+        "SLURM_SCRIPT_CONTEXT=epilog_slurmd\nSLURM_JOB_ID=7\nSLURM_NODELIST=n[1-2]\n", "epilog.txt"
+    )
+    files = [
+        document(TRACEBACK, "x/r_a/attempt_0/2/stderr.log"),
+        document(TRACEBACK, "x/r_b/attempt_0/0/stderr.log"),
+    ]
+
+    joined = read(document(console), epilog, *files)
+    unknown = read(document(console), *files)
+
+    assert {each.task for each in joined.runs[0].roster if each.run == "r_b"} == {1}
+    assert {each.task for each in unknown.runs[0].roster if each.run == "r_b"} == {None}

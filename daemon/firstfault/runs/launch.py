@@ -62,7 +62,14 @@ def of_launch(launch: Launch, nodes: tuple[str, ...]) -> OfLaunch:
     parts = [part for each in named for _, found in each.pairs for part in found]
     parts += [part for each in named for part in each.streams]
     pairs = [(event, found[0] if found else None) for each in named for event, found in each.pairs]
-    roster = Roster(parts, task_hosts, [*twins(pairs), *died_alike(pairs)])
+    told = {e.agents for e, _ in pairs if isinstance(e, WorkersStarted) and e.agents}
+    told = told or {len(nodes)}
+    roster = Roster(
+        parts,
+        task_hosts,
+        [*twins(pairs), *died_alike(pairs)],
+        agents=told.pop() if len(told) == 1 else None,
+    )
     happened = [
         _happened(read, event, found, roster)
         for read, each in zip(reads, named, strict=True)

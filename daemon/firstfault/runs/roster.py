@@ -232,9 +232,11 @@ class Roster:
         parts: Sequence[Seen],
         task_hosts: dict[int, str],
         same: Sequence[tuple[Seen, Seen]] = (),
+        agents: int | None = None,
     ) -> None:
         self._agents = Joined()
         self._own = Joined()
+        self._bases: dict[Key, int] = {}
         self._task_hosts = task_hosts
         # A host with several tasks has several agents: there a host names none of them.
         agents_on = Counter(task_hosts.values())
@@ -248,6 +250,14 @@ class Roster:
         # A rank seen by two agents' names makes these one agent, which may join more ranks.
         for _ in range(3):
             self._join_processes(parts)
+        if agents is not None and self._join_last_folder(parts, agents):
+            self._join_processes(parts)
+        self._bases = self._contiguous(parts)
+        self._join_processes(parts)
+        self._named: dict[Key, set[str]] = {}
+        for part in parts:
+            if part.host is not None and part.agent:
+                self._named.setdefault(self._agents.find(part.agent[0]), set()).add(part.host)
         self._processes = self._collect(parts)
 
     def _join_processes(self, parts: Sequence[Seen]) -> None:
@@ -267,7 +277,45 @@ class Roster:
         if part.agent and part.local_rank is not None:
             agent = self._agents.find(part.agent[0])
             keys.append((part.attempt, "local", agent, part.local_rank))
+            base = self._bases.get((part.attempt, agent))
+            if base is not None:
+                keys.append((part.attempt, "rank", base + part.local_rank))
         return keys
+
+    # Of as many run folders as agents, all but one of which are joined, the last ones are too.
+    def _join_last_folder(self, parts: Sequence[Seen], agents: int) -> bool:
+        folders: set[Key] = {("run", part.run) for part in parts if part.run is not None}
+        places: set[Key] = {("task", part.task) for part in parts if part.task is not None}
+        if not places:
+            places = {("host", part.host) for part in parts if part.host is not None}
+        if not len(folders) == len(places) == agents > 1:
+            return False
+        taken = {self._agents.find(key) for key in folders}
+        held = {self._agents.find(key) for key in places}
+        left = [key for key in folders if self._agents.find(key) not in held]
+        free = [key for key in places if self._agents.find(key) not in taken]
+        if len(left) != 1 or len(free) != 1 or len(taken) != agents or len(held) != agents:
+            return False
+        self._agents.join((left[0], free[0]))
+        return True
+
+    # torchelastic gives an agent's local ranks consecutive global ranks
+    # (agent/server/api.py, _assign_worker_ranks): one of them tells the others.
+    def _contiguous(self, parts: Sequence[Seen]) -> dict[Key, int]:
+        elastic: set[Key] = set()
+        found: dict[Key, set[int]] = {}
+        for part in parts:
+            for key in part.agent:
+                if key[0] in ("table", "agent", "run", "list"):
+                    elastic.add((part.attempt, self._agents.find(key)))
+            if part.agent and part.rank is not None and part.local_rank is not None:
+                place = (part.attempt, self._agents.find(part.agent[0]))
+                found.setdefault(place, set()).add(part.rank - part.local_rank)
+        return {
+            place: next(iter(bases))
+            for place, bases in found.items()
+            if len(bases) == 1 and place in elastic and min(bases) >= 0
+        }
 
     def _collect(self, parts: Sequence[Seen]) -> dict[Key, Process]:
         groups: dict[Key, list[Seen]] = {}
@@ -286,7 +334,7 @@ class Roster:
             hosts = self._agent_hosts(group)
         return Process(
             attempt=group[0].attempt,
-            rank=_only(part.rank for part in group),
+            rank=_only(self._rank(part) for part in group),
             local_rank=_only(part.local_rank for part in group),
             host=_one_host(hosts),
             task=task,
@@ -295,14 +343,21 @@ class Roster:
             lines=_heard_lines(group),
         )
 
-    # A run folder's files name no host, but their agent may be a task whose host is known.
+    def _rank(self, part: Seen) -> int | None:
+        if part.rank is not None or part.local_rank is None or not part.agent:
+            return part.rank
+        base = self._bases.get((part.attempt, self._agents.find(part.agent[0])))
+        return None if base is None else base + part.local_rank
+
+    # A part may name no host, but its agent may be a task whose host is known, or have a table.
     def _agent_hosts(self, group: list[Seen]) -> set[str]:
         roots = {self._agents.find(key) for part in group for key in part.agent}
-        return {
+        placed = {
             host
             for task, host in self._task_hosts.items()
             if self._agents.find(("task", task)) in roots
         }
+        return placed or set().union(*(self._named.get(root, set()) for root in roots))
 
     def process(self, part: Seen | None) -> Process | None:
         """The process that ``part`` is a part of."""
