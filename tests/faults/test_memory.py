@@ -104,3 +104,74 @@ def test_accounting_and_one_killed_rank_agree() -> None:
 
     assert (verdict.cause.id, verdict.cause.confidence) == ("memory.cgroup-oom", v.CONFIRMED)
     assert verdict.initiator.rank == 0
+
+
+POD = "/kubepods/burstable/pod0a1b2c3d/0123456789abcdef"
+
+
+def in_pod(pid: int) -> list[str]:
+    """The kernel's lines on a kill in a container, which counts its own pids."""
+    return [line.replace("/slurm/uid_0/job_500", POD) for line in made.killed(pid, uid=0)]
+
+
+def test_a_kill_in_a_container_is_likely_the_killed_ranks() -> None:
+    verdict = made.judged(killed_rank(), made.kernel_log("c1", in_pod(41000)))
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("memory.cgroup-oom", v.LIKELY)
+
+
+def test_kills_in_two_containers_are_nobodys_in_particular() -> None:
+    other = [line.replace("0a1b2c3d", "4e5f6a7b") for line in in_pod(41001)]
+    verdict = made.judged(killed_rank(), made.kernel_log("c1", in_pod(41000), other))
+
+    assert verdict.cause.id == "process.killed"
+
+
+def test_a_kernel_log_alone_with_a_containers_kill_tells_a_likely_cause() -> None:
+    verdict = made.judged(made.kernel_log("c1", in_pod(41000)))
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("memory.cgroup-oom", v.LIKELY)
+
+
+def test_the_title_says_whose_limit_was_full() -> None:
+    lines = ["6,1,999000000,-;memory: usage 2048000kB, limit 2048000kB, failcnt 3"]
+    kill = made.killed(700)
+    step = [
+        kill[0],
+        *lines,
+        kill[1].replace(
+            "oom_memcg=/slurm/uid_1001/job_500", "oom_memcg=/slurm/uid_1001/job_500/step_0"
+        ),
+        kill[2],
+    ]
+    verdict = made.judged(killed_rank(), made.kernel_log("c1", step), made.accounting("FAILED"))
+
+    assert "the step's memory limit (2,000 MiB) was full" in verdict.cause.title
+
+
+def test_a_kill_in_another_boot_of_an_untimed_log_is_not_surely_the_ranks() -> None:
+    boots = [
+        "[    1.000000] Linux version 6.1",
+        *nameless_kill(700),
+        "[    1.000000] Linux version 6.1",
+    ]
+    log = made.document(
+        "c1/dmesg.txt",
+        [line.replace("3,1002,1000000020,-;", "[ 1000.000020] ") for line in boots],
+        host="c1",
+    )
+    verdict = made.judged(killed_rank(), log)
+
+    assert verdict.cause.confidence != v.CONFIRMED
+
+
+def test_a_kill_that_stands_among_the_jobs_output_is_not_sure() -> None:
+    lines = ["[ 1000.000020] " + nameless_kill(700)[0].partition(";")[2]]
+    console = made.console(
+        made.of_task(0, made.noticed(0, 700, -9), made.table((0, 0, -9, 700), (1, 1, -15, 701))),
+        made.task_ended("c1", 0, "Killed"),
+        lines,
+    )
+    verdict = made.judged(console, made.accounting("FAILED"))
+
+    assert verdict.cause.confidence != v.CONFIRMED

@@ -52,7 +52,9 @@ def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
     for kill in _kills_of_job(told, run):
         event = kill.event
         assert isinstance(event, OomKill)
-        owner = _owner(event, joined.get(event.place.text, []), by_host.get(event.host, []), told)
+        owner = _owner(
+            event, joined.get(event.place.text, []), by_host.get(event.host, []), deaths, told
+        )
         sure = _is_surely_jobs(event, owner, told)
         if not sure and owner is None and not _may_be_jobs(event, told, run, notices, deaths):
             continue
@@ -64,7 +66,7 @@ def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
             loose.append(msgspec.structs.replace(fault, limit=LIKELY))
     # Of several kills that may be the job's, nothing tells which one is; those of one container
     # are one.
-    groups = {dict(fault.facts).get("cgroup", id(fault)) for fault in loose}
+    groups = {_container(fault) or id(fault) for fault in loose}
     if not faults and len(groups) == 1:
         faults = loose[:1]
     known = {fault.host for fault in faults}
@@ -111,9 +113,19 @@ def _may_be_jobs(
         return False
     if told.outputs == 0 and not run.roster:
         return True
-    # A container's pids are not the kernel's.
+    return _is_containers(event, told) and any(_died_of_it(death) for death in deaths)
+
+
+def _container(fault: Fault) -> str | None:
+    cgroup = dict(fault.facts).get("cgroup")
+    return cgroup if cgroup and limit_of(cgroup) in ("pod", "container") else None
+
+
+# A container's pids are not the kernel's: they join nothing. Where a job or an owner is named, the
+# container would be theirs by its cgroup or its user.
+def _is_containers(event: OomKill, told: Told) -> bool:
     contained = event.cgroup is not None and limit_of(event.cgroup) in ("pod", "container")
-    return contained and any(_died_of_it(death) for death in deaths)
+    return contained and not told.jobs and told.uid is None
 
 
 def in_window(at: Span | None, told: Told) -> bool:
@@ -145,11 +157,18 @@ def _kills_of_job(told: Told, run: Run) -> list[Happened]:
 
 
 def _owner(
-    event: OomKill, owners: Sequence[Death], on_host: Sequence[Death], told: Told
+    event: OomKill,
+    owners: Sequence[Death],
+    on_host: Sequence[Death],
+    deaths: Sequence[Death],
+    told: Told,
 ) -> Death | None:
     fitting = [death for death in owners if _died_of_it(death) or _was_told_to(death, event)]
     if len(fitting) == 1:
         return fitting[0]
+    if not fitting and _is_containers(event, told):
+        alike = [death for death in deaths if _died_of_it(death)]
+        return alike[0] if len(alike) == 1 else None
     if fitting or event.host is None or event.job not in told.jobs:
         return None
     # Its pid may be unknown, or another one in a pid namespace of the container's own.
