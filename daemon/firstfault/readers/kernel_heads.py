@@ -100,10 +100,15 @@ def head(raw: str, zone: Zone) -> Head | None:
         return None
     if start == 0 and (match := _KMSG.match(raw)):
         return Head(match.end(), None, int(match[3]) / 1e6, writer=_by_level(match[1]))
+    first = raw[start : start + 1]
+    if not first.isascii() or not (first.isalnum() or first in ("[", "<")):
+        return None
     writer = KERNEL
     if facility := _FACILITY.match(raw, start):
         writer = KERNEL if facility["name"] == "kern" else PROGRAM
         start = facility.end()
+    elif first.islower():
+        return None
     elif capture := _CAPTURE.match(raw, start):
         start = capture.end()
     return _by_clock(raw, start, zone, writer) or _by_host(raw, start, zone)
