@@ -23,15 +23,13 @@ _RECORD = re.compile(r"^JobId=\d", re.MULTILINE)
 _FIELD = re.compile(r"(?:^|[ \t])(?P<key>[A-Z][\w/:.]{1,40})=(?P<value>\S{0,4096})", re.MULTILINE)
 _USER = re.compile(r"(?P<name>[^()\s]{1,256})\((?P<uid>\d{1,10})\)$")
 _LONGEST_RECORD = 65_536
+_LONGEST_REASON = 1_000
 _NODE_RECORD = re.compile(r"^NodeName=(?P<name>[\w.-]{1,253})(?: |$)", re.MULTILINE)
 _NODE_STATE = re.compile(
     r"(?:^|[ \t])State=(?P<state>[A-Z_+*~#!%$@^-]{1,200})(?: |$)", re.MULTILINE
 )
-_NODE_REASON = re.compile(
-    r"(?:^|[ \t])Reason=(?P<reason>[^\r\n]{1,1000}?) ?"
-    r"(?:\[[^\[\]@]{1,64}@(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\])?[ \t]*$",
-    re.MULTILINE,
-)
+# Who set a reason, and when, stands behind it.
+_SET_BY = re.compile(r" ?\[[^\[\]@\s]{1,64}@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\][ \t]*$")
 _SEFF = re.compile(r"^Job ID: (?P<job>\d{1,19})[ \t]*$", re.MULTILINE)
 _SEFF_ARRAY = re.compile(r"^Array Job ID: (?P<id>\d{1,19}_\d{1,9})[ \t]*$", re.MULTILINE)
 _SEFF_STATE = re.compile(
@@ -66,7 +64,7 @@ def parse_jobs(text: str, utc_offset_s: int = 0) -> list[JobFacts]:
     """
     zone = dt.timezone(dt.timedelta(seconds=utc_offset_s))
     starts = [match.start() for match in _RECORD.finditer(text)]
-    ends = [*starts[1:], len(text)]
+    ends = [*starts[1:], len(text)][: len(starts)]
     return [
         _job(text[start : min(end, start + _LONGEST_RECORD)], zone)
         for start, end in zip(starts, ends, strict=True)
@@ -104,9 +102,13 @@ def node_notes(document: Document) -> Iterator[SlurmNote]:
             name, down = record["name"], False
         if state := _NODE_STATE.search(text):
             down = any(word in state["state"] for word in ("DOWN", "FAIL", "NOT_RESPONDING", "*"))
-        reason = _NODE_REASON.search(text)
-        if name is not None and down and reason is not None:
-            yield SlurmNote(place, None, "node-down", name, reason=reason["reason"].strip())
+        _, found, reason = text[:_LONGEST_RECORD].rpartition(" Reason=")
+        if name is not None and down and found:
+            why = reason.strip()[-_LONGEST_REASON:]
+            set_by = _SET_BY.search(why, max(0, len(why) - 120))
+            yield SlurmNote(
+                place, None, "node-down", name, reason=why[: set_by.start()] if set_by else why
+            )
             name = None
 
 
