@@ -49,7 +49,9 @@ def test_a_kill_is_read_from_a_journals_fields(form: Callable[[list[str]], str])
 
     assert (kill.pid, kill.command, kill.limit_kb) == (11744, "pt_elastic", 1810432)
     assert (kill.job, kill.host) == ("12", "n4")
-    assert kill.place.text == KILLED
+    assert KILLED in kill.place.text
+    assert kill.place.line is not None
+    assert text.split("\n")[kill.place.line - 1] == kill.place.text
     assert kill.at is not None
     assert kind(document(text, "a.log")) is Kind.KERNEL
 

@@ -31,7 +31,7 @@ from firstfault.readers.kernel_heads import (
     named,
 )
 from firstfault.readers.times import Zone
-from firstfault.streams.lines import LONGEST_QUOTE, raw_lines
+from firstfault.streams.lines import raw_lines
 
 # The kernel's own lines are of 1 KiB at most (LOG_LINE_MAX); what is longer is cut.
 LONGEST = 2_048
@@ -42,6 +42,8 @@ _JOURNAL_BOOT = re.compile(r"-- (?:Boot [0-9a-f]{32}|Reboot) --$")
 _PSTORE_PART = re.compile(r"(?:Panic|Oops|Emergency|Unknown)#\d{1,6} Part\d{1,6}$")
 _FIRST_LINE = "Linux version "
 _LONGEST_FIELD = 16_384
+# The field whose line is quoted.
+_MESSAGES = ("MESSAGE", "msg")
 _JSON_FIELD = re.compile(r'[ \t]{0,16}"(\w{1,64})"[ \t]{0,4}:[ \t]{0,4}(.*)$', re.DOTALL)
 _JSON_HEAD = re.compile(
     r'"_TRANSPORT"[ \t]{0,4}:[ \t]{0,4}"kernel"|^\s{0,64}\{\s{0,64}"dmesg"\s{0,8}:'
@@ -149,9 +151,8 @@ def _of_fields(
             continue
         name = fields.get("_BOOT_ID", "")
         boot = boots.setdefault(name, len(boots) + 1)
-        quoted = msgspec.structs.replace(place, text=text[:LONGEST_QUOTE])
         yield Record(
-            quoted,
+            place,
             text[:LONGEST],
             _received(fields),
             _number(fields.get("time")),
@@ -197,7 +198,8 @@ def _json_objects(document: Document) -> Iterator[tuple[Place, dict[str, str]]]:
         if line.startswith('{"') and line.rstrip(" ,\r").endswith("}"):
             yield place, _json_line(line.rstrip(" ,\r"))
         elif match := _JSON_FIELD.match(line):
-            first = first or place
+            if first is None or match[1] in _MESSAGES:
+                first = place
             if len(fields) < 200:
                 fields[match[1]] = _json_value(match[2].rstrip(" ,\r"))
         elif line.startswith("}"):
@@ -246,7 +248,8 @@ def _export_blocks(document: Document) -> Iterator[tuple[Place, dict[str, str]]]
                 yield first, fields
             fields, first = {}, None
         elif match := _EXPORT_FIELD.match(line):
-            first = first or place
+            if first is None or match[1] in _MESSAGES:
+                first = place
             if len(fields) < 200:
                 fields[match[1]] = match[2].rstrip("\r")
     if first is not None:
