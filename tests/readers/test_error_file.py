@@ -35,7 +35,9 @@ def test_it_tells_the_exception_its_stack_its_time_and_its_rank() -> None:
 @pytest.mark.parametrize(
     ("message", "kind", "text"),
     [
-        ("ValueError: a: b\nc", "ValueError", "a: b\nc"),
+        ("ValueError: a: b", "ValueError", "a: b"),
+        ("ValueError: a: b\n\n  c", "ValueError", "a: b"),
+        ("ValueError: \n  a\nb", "ValueError", "a"),
         ("ValueError: ", "ValueError", ""),
         ("Signal 11 (SIGSEGV) received by PID 7", "", "Signal 11 (SIGSEGV) received by PID 7"),
     ],
@@ -45,6 +47,13 @@ def test_without_a_stack_the_message_tells(message: str, kind: str, text: str) -
 
     assert event is not None
     assert (event.type, event.message, event.frames) == (kind, text, ())
+
+
+def test_a_messages_further_lines_are_told_apart() -> None:
+    event = error_file_event(document(error_file("ValueError: a\n\n  b\nc")))
+
+    assert event is not None
+    assert event.more == ("b", "c")
 
 
 def test_a_message_may_be_plain_text() -> None:

@@ -11,17 +11,20 @@ from pathlib import Path
 import pytest
 
 from firstfault.readers import (
+    boxes,
     cgroups,
     elastic,
     epilog,
     error_file,
+    fatal,
+    groups,
     kernel_faults,
     kernel_heads,
     kernel_oom,
     kernel_records,
     kernel_signs,
-    python,
     slurm_output,
+    stack_lines,
     times,
 )
 from firstfault.readers.cgroups import slurm_cgroup
@@ -45,7 +48,9 @@ WORDS = [
     "slurmstepd: error: ", "Detected 1 oom-kill event in ", "Detected 1 oom-kill event(s) in StepId=",
     "*** STEP 1.0 ON a CANCELLED AT 2026-01-01T00:00:00 ", "*** STEP 1", "*** ", "line 1: ",
     "bash: line 1: ", "/slurm_script: line 1: 1 ",
-    "Traceback (most recent call last):", '  File "a", line 1, in ', '  File "', 'File "a", line 1',
+    "Traceback (most recent call last):", "+ Exception Group Traceback (most recent call last):", "| ", "  | ",
+    "+-----", "+-+", "╭── Traceback (most recent call last) ──", "│ ", "│ /", "│ a/", "Process a", "Exception in thread ",
+    ' File "a", line 1, in a', "^", "^^ ", '  File "a", line 1, in ', '  File "', 'File "a", line 1',
     "ValueError: ", "a.ValueError", "Error", "Exception: ", "Fatal Python error: ", "Current thread ",
     "failed (exitcode: ", "failed (exitcode: 1) local_rank: 0 (pid: 1) of ", "E1130 15:56:25.805000 1 ",
     "[2024-03-12 02:29:19,601] a: [", "Sending process 1 closing signal SIG", "Received ",
@@ -91,8 +96,8 @@ Try = Callable[[str], object]
 def patterns() -> list[tuple[str, Try]]:
     """Each pattern as its module uses it: searched for, or matched at a line's start."""
     modules = (
-        cgroups, elastic, epilog, error_file, kernel_faults, kernel_heads, kernel_oom,
-        kernel_records, kernel_signs, python, slurm_output, times, prefixes, wrappers, lines,
+        boxes, cgroups, elastic, epilog, error_file, fatal, groups, kernel_faults, kernel_heads, kernel_oom,
+        kernel_records, kernel_signs, slurm_output, stack_lines, times, prefixes, wrappers, lines,
     )  # fmt: skip
     found: list[tuple[str, Try]] = []
     for module in modules:

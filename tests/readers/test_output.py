@@ -57,14 +57,14 @@ def test_a_stepd_line_of_a_task_tells_the_tasks_host() -> None:
 
 def test_a_traceback_is_final_where_its_own_speaker_says_no_more() -> None:
     text = (
-        "[rank0]: Traceback (most recent call last):\n[rank1]: Traceback (most recent call last):\n"
-        '[rank0]:   File "a.py", line 1, in f\n[rank1]:   File "a.py", line 1, in f\n'
-        "[rank0]: ValueError: a\n[rank1]: ValueError: b\n[rank1]: going on\n"
+        "[default0]:Traceback (most recent call last):\n[default1]:Traceback (most recent call last):\n"
+        '[default0]:  File "a.py", line 1, in f\n[default1]:  File "a.py", line 1, in f\n'
+        "[default0]:ValueError: a\n[default1]:ValueError: b\n[default1]:going on\n"
     )
 
     found = [event for event in events(text) if isinstance(event, Traceback)]
 
-    assert [(each.speaker.rank, each.final) for each in found] == [(0, True), (1, False)]
+    assert [(each.speaker.local_rank, each.final) for each in found] == [(0, True), (1, False)]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from firstfault.model.document import Document, Excerpt
 from firstfault.model.event import FatalError, Frame, Traceback
 from firstfault.model.line import Speaker
+from firstfault.readers.output import read_output
 from firstfault.readers.python import parse_exception, parse_traceback
-from tests.readers.logs import events
+from tests.readers.logs import ZONE, events
 
 HEAD = "Traceback (most recent call last):\n"
 FRAME = '  File "/home/u/train.py", line 59, in main\n    loss.backward()\n    ^^^^^^^^^^^^^^^\n'
@@ -220,6 +222,290 @@ def test_torchs_prefix_tells_an_exception_whose_head_was_cut() -> None:
 )
 def test_what_is_no_exceptions_line_makes_no_exception(text: str) -> None:
     assert tracebacks(text) == []
+
+
+def joined(*lines: str) -> str:
+    return "".join(f"{line}\n" for line in lines)
+
+
+def test_tracebacks_that_ranks_write_alike_into_each_other_are_each_whole() -> None:
+    frames = (Frame("/home/u/train.py", 59, "main"), Frame("/home/u/model.py", 7, "forward"))
+    text = "".join(
+        f"{line}\n" * 3
+        for line in (
+            HEAD.rstrip(),
+            *FRAME.rstrip().split("\n"),
+            '  File "/home/u/model.py", line 7, in forward',
+            "ValueError: bad",
+        )
+    )
+
+    found = tracebacks(text)
+
+    assert [(each.type, each.message, each.frames, each.mixed) for each in found] == [
+        ("ValueError", "bad", frames, False)
+    ] * 3
+
+
+def test_of_tracebacks_that_differ_and_are_mixed_the_exceptions_are_right_and_no_frame_is_wrong() -> (
+    None
+):
+    other = '  File "/home/u/data.py", line 3, in load'
+
+    found = tracebacks(
+        joined(
+            HEAD.rstrip(),
+            HEAD.rstrip(),
+            FRAME.split("\n")[0],
+            other,
+            "KeyError: 'x'",
+            "ValueError: y",
+        )
+    )
+
+    assert [(each.type, each.message, each.frames, each.mixed) for each in found] == [
+        ("KeyError", "'x'", (), True),
+        ("ValueError", "y", (), True),
+    ]
+
+
+def test_exceptions_are_found_where_carets_are_glued_to_the_others_lines() -> None:
+    found = tracebacks(
+        joined(
+            HEAD.rstrip(),
+            '  File "/home/u/train.py", line 9, in <module>',
+            "    cfg = load(path)",
+            f"       ^^^^^{HEAD.rstrip()}",
+            '  File "/home/u/train.py", line 9, in <module>',
+            "^^^^^^^^^^FileNotFoundError: ",
+            "    cfg = load(path)",
+            "FileNotFoundError: [Errno 2] No such file or directory: 'a.yaml'",
+            "E1130 10:00:05.000000 900 torch/distributed/elastic/multiprocessing/api.py:1002] failed "
+            "(exitcode: 1) local_rank: 0 (pid: 41) of binary: /opt/venv/bin/python3",
+        )
+    )
+
+    assert [(each.type, each.message) for each in found] == [
+        ("FileNotFoundError", "[Errno 2] No such file or directory: 'a.yaml'")
+    ]
+    assert found[0].frames == (Frame("/home/u/train.py", 9, "<module>"),)
+
+
+def test_last_lines_that_two_ranks_glued_are_two_exceptions() -> None:
+    assert [
+        (each.type, each.message)
+        for each in tracebacks(f"{HEAD}{HEAD}{FRAME}{FRAME}ValueError: badValueError: bad\n")
+    ] == [("ValueError", "bad")] * 2
+
+
+def test_another_writers_lines_among_a_traceback_do_not_hide_its_exception() -> None:
+    (found,) = tracebacks(f"{HEAD}{FRAME}step 7 loss 0.5\n\nValueError: bad\n")
+
+    assert (found.type, len(found.frames)) == ("ValueError", 1)
+
+
+def test_another_writers_lines_among_a_traceback_are_no_exception() -> None:
+    assert tracebacks(f"{HEAD}{FRAME}step 7 loss 0.5\nEpoch: 5\nBatch: 7\n") == []
+
+
+def test_one_process_writes_its_tracebacks_one_after_the_other() -> None:
+    lines = (HEAD + HEAD + FRAME + "ValueError: bad").split("\n")
+
+    (found,) = tracebacks("".join(f"[default1]:{line}\n" for line in lines))
+
+    assert (found.frames, found.mixed) == ((Frame("/home/u/train.py", 59, "main"),), False)
+
+
+def test_a_group_of_one_exception_is_that_exception(tmp_path: Path) -> None:
+    code = (
+        "def f():\n    raise ValueError('bad')\ntry:\n    f()\nexcept ValueError as e:\n    g = e\n"
+    )
+    text = crashed(code + "raise ExceptionGroup('both', [g])\n", tmp_path)
+
+    (found,) = tracebacks(text)
+
+    assert (found.type, found.message) == ("ValueError", "bad")
+    assert found.frames[-1].line == 2
+    assert found.causes == (("ExceptionGroup", "both (1 sub-exception)"),)
+
+
+def test_a_group_of_several_exceptions_names_them_all(tmp_path: Path) -> None:
+    code = "raise ExceptionGroup('all', [ValueError('a'), ExceptionGroup('in', [KeyError('b')])])\n"
+
+    (found,) = tracebacks(crashed(code, tmp_path))
+
+    assert (found.type, found.message) == ("ExceptionGroup", "all (2 sub-exceptions)")
+    assert found.causes == (("ValueError", "a"), ("KeyError", "'b'"))
+    assert found.frames[-1].line == 1
+
+
+def test_what_a_pools_process_raised_is_told_with_its_own_stack(tmp_path: Path) -> None:
+    text = crashed(
+        "import multiprocessing as m\ndef f(x):\n    raise ValueError('bad')\n"
+        "if __name__ == '__main__':\n    m.Pool(1).map(f, [1])\n",
+        tmp_path,
+    )
+
+    found = tracebacks(text)[-1]
+
+    assert (found.type, found.message, found.causes) == (
+        "ValueError",
+        "bad",
+        (("ValueError", "bad"),),
+    )
+    assert found.frames[-1].line == 3
+
+
+def test_what_an_executors_process_raised_is_told_with_its_own_stack(tmp_path: Path) -> None:
+    text = crashed(
+        "import concurrent.futures as c\ndef f(x):\n    raise ValueError('bad')\n"
+        "if __name__ == '__main__':\n    list(c.ProcessPoolExecutor(1).map(f, [1]))\n",
+        tmp_path,
+    )
+
+    found = tracebacks(text)[-1]
+
+    assert (found.type, found.message, found.frames[-1].line) == ("ValueError", "bad", 3)
+
+
+def test_the_death_of_a_process_that_multiprocessing_started_is_marked(tmp_path: Path) -> None:
+    text = crashed(
+        "import multiprocessing as m\ndef f():\n    raise ValueError('bad')\n"
+        "if __name__ == '__main__':\n    m.Process(target=f).start()\n",
+        tmp_path,
+    )
+
+    (found,) = tracebacks(text)
+
+    assert (found.type, found.child, found.thread) == ("ValueError", True, False)
+
+
+def test_a_threads_death_is_marked(tmp_path: Path) -> None:
+    text = crashed(
+        "import threading\ndef f():\n    raise ValueError('bad')\nthreading.Thread(target=f).start()\n",
+        tmp_path,
+    )
+
+    (found,) = tracebacks(text)
+
+    assert (found.type, found.thread, found.child) == ("ValueError", True, False)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class A:\n    def __del__(self):\n        raise ValueError('bad')\nA()\n",
+        "import logging\nlogging.warning('%d', 'x')\n",
+        "import logging\nlogging.warning('x', stack_info=True)\nprint('ValueError: x')\n",
+        "import warnings\nwarnings.warn('x')\n",
+        "import faulthandler, time\nfaulthandler.dump_traceback_later(0.1)\ntime.sleep(0.3)\n",
+    ],
+)
+def test_what_python_reports_and_ignores_is_no_exception(code: str, tmp_path: Path) -> None:
+    assert events(crashed(code, tmp_path)) == ()
+
+
+def test_what_torchs_spawn_repeats_is_its_process_own() -> None:
+    (found,) = tracebacks(
+        f"{HEAD}{FRAME}torch.multiprocessing.spawn.ProcessRaisedException: \n\n"
+        f"-- Process 3 terminated with the following error:\n{HEAD}"
+        '  File "/home/u/train.py", line 7, in work\nValueError: bad\n\n'
+    )
+
+    assert (found.type, found.message, found.spawned) == ("ValueError", "bad", 3)
+    assert found.causes == (("torch.multiprocessing.spawn.ProcessRaisedException", ""),)
+    assert found.frames[-1].function == "work"
+
+
+def test_what_ray_repeats_is_its_tasks_own() -> None:
+    (found,) = tracebacks(
+        f"{HEAD}{FRAME}ray.exceptions.RayTaskError(ValueError): ray::work() (pid=41, ip=10.0.0.2)\n"
+        '  File "/home/u/train.py", line 7, in work\n    load()\nValueError: bad\n'
+    )
+
+    assert (found.type, found.message, found.frames[-1].function) == ("ValueError", "bad", "work")
+    assert found.causes[0][0] == "ray.exceptions.RayTaskError(ValueError)"
+
+
+def test_a_box_is_read_also_where_a_path_is_broken() -> None:
+    (found,) = tracebacks(
+        joined(
+            "╭────────────── Traceback (most recent call last) ──────────────╮",
+            "│ /home/u/train.py:59 in main                                   │",
+            "│                                                               │",
+            "│ ❱ 59     loss.backward()                                      │",
+            "│                                                               │",
+            "│ /opt/venv/lib/python3.11/site-packages/torch/nn/modules/modul │",
+            "│ e.py:1501 in _call_impl                                       │",
+            "╰───────────────────────────────────────────────────────────────╯",
+            "ValueError: bad",
+        )
+    )
+
+    assert (found.type, found.message) == ("ValueError", "bad")
+    assert found.frames == (
+        Frame("/home/u/train.py", 59, "main"),
+        Frame(
+            "/opt/venv/lib/python3.11/site-packages/torch/nn/modules/module.py", 1501, "_call_impl"
+        ),
+    )
+
+
+def test_the_lines_of_torchs_message_are_its_own_and_follow_nothing() -> None:
+    (found,) = tracebacks(
+        f"{HEAD}{FRAME}RuntimeError: CUDA error: an illegal memory access was encountered\n"
+        "CUDA kernel errors might be asynchronously reported at some other API call\n"
+        "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n\n"
+        "Exception raised from c10_cuda_check at /src/c10/cuda/CUDAException.cpp:43 "
+        "(most recent call first):\n"
+        "frame #0: c10::Error::Error(c10::SourceLocation) + 0x57 (0x7f01 in /opt/libc10.so)\n"
+    )
+
+    assert found.message == "CUDA error: an illegal memory access was encountered"
+    assert len(found.more) == 3
+    assert (found.final, found.followed) == (True, 0)
+
+
+def test_a_message_whose_first_line_is_empty_is_its_second() -> None:
+    (found,) = tracebacks(f"{HEAD}{FRAME}RuntimeError: \nExpected all tensors on one device\n")
+
+    assert found.message == "Expected all tensors on one device"
+
+
+def test_a_caught_exception_is_followed_by_its_programs_further_lines() -> None:
+    text = f"{HEAD}{FRAME}ValueError: bad\n" + "step 7\n" * 5
+
+    (found,) = tracebacks("".join(f"[default1]:{line}\n" for line in text.rstrip().split("\n")))
+
+    assert (found.followed, found.final) == (5, False)
+
+
+def test_what_a_process_says_as_it_ends_does_not_follow_its_exception() -> None:
+    (found,) = tracebacks(
+        f"{HEAD}{FRAME}ValueError: bad\n"
+        "[W1130 10:00:05.091296956 ProcessGroupNCCL.cpp:1250] Warning: WARNING: not destroyed\n"
+        "/usr/lib/python3.11/multiprocessing/resource_tracker.py:224: UserWarning: leaked\n"
+        "  warnings.warn('leaked')\n"
+    )
+
+    assert (found.followed, found.final) == (0, True)
+
+
+def test_words_in_a_tracebacks_source_are_no_signs() -> None:
+    text = f'{HEAD}  File "a.py", line 1, in f\n    print("double free or corruption (!prev)")\n'
+
+    assert [type(each) for each in events(text + "ValueError: bad\n")] == [Traceback]
+
+
+def test_a_cut_file_mixes_no_traceback_with_that_of_another_stretch() -> None:
+    first = (HEAD + FRAME).encode()
+    second = (HEAD + '  File "b.py", line 2, in g\nValueError: bad\n').encode()
+    cut = Document("a.out", (Excerpt(0, 1, first), Excerpt(9_000, 90, second)))
+
+    (found,) = read_output(cut, ZONE).events
+
+    assert isinstance(found, Traceback)
+    assert (found.frames, found.mixed) == ((Frame("b.py", 2, "g"),), False)
 
 
 @pytest.mark.parametrize(

@@ -36,13 +36,15 @@ class Place(msgspec.Struct, frozen=True, order=True):
 class Line(msgspec.Struct, frozen=True):
     """``text`` is the line without the prefixes that named the speaker.
 
-    ``hooked`` is True where torch's own prefix ``[rankN]: `` stood.
+    ``hooked`` is True where torch's own prefix ``[rankN]: `` stood. ``stretch`` counts the gaps
+    before it: lines of other stretches of its document may have stood between.
     """
 
     place: Place
     speaker: Speaker
     text: str
     hooked: bool = False
+    stretch: int = 0
 
 
 class Span(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ import msgspec
 from firstfault.model.document import Document
 from firstfault.model.event import Traceback
 from firstfault.model.line import Place, Span, Speaker
-from firstfault.readers.python import parse_traceback
+from firstfault.readers.python import parse_traceback, split_message
 from firstfault.readers.times import epoch
 from firstfault.streams.lines import LONGEST_QUOTE, run_folder
 
@@ -50,15 +50,17 @@ def error_file_event(document: Document) -> Traceback | None:
         kind = kind if kind.rpartition(".")[2] == typed[1] else typed[1]
     elif parsed is None:
         text = message
+    first, more = split_message(text)
     quote = data[:LONGEST_QUOTE].decode("utf-8", "replace").split("\n")[0]
     return Traceback(
         place=Place(document.name, 0, 1, quote),
         speaker=speaker,
         at=_second(info.get("timestamp")),
         type=kind,
-        message=text[:LONGEST_QUOTE],
+        message=first,
         frames=frames,
         recorded=True,
+        more=more,
     )
 
 

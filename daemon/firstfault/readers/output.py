@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-
 import msgspec
 
 from firstfault.model.document import Document
 from firstfault.model.event import Event, Sign, Traceback
 from firstfault.model.line import Line, Speaker
+from firstfault.readers.advance import Advance, Advances
 from firstfault.readers.elastic import AGENT_WORDS, StartReader, agent_event
+from firstfault.readers.fatal import FatalErrorReader
 from firstfault.readers.launchers import LAUNCHER_WORDS, LauncherReader
-from firstfault.readers.python import FatalErrorReader, TracebackReader
+from firstfault.readers.python import TracebackReader
 from firstfault.readers.slurm_output import SLURM_WORDS, slurm_events, stepd_node
 from firstfault.readers.table import TableReader
 from firstfault.readers.times import Zone
@@ -22,12 +21,8 @@ from firstfault.streams.lines import lines
 
 # Lines without any of these words are only counted: they can end or begin nothing.
 _LAUNCH = (*AGENT_WORDS, *LAUNCHER_WORDS, "Rendezvous complete")
-_SIGNS = re.compile(
-    r"(?i)error|assert|what\(\)|terminate called|watchdog|nccl|corrupt|free\(\)|malloc|execve|"
-    r"exceeded|smashing|chdir|failed|timeout|timed out|alloc\(\)|chunk\(\)|overflow detected|"
-    r"virtual method|rethrown|override|open file|No module|not found|fork: |libgomp|loss is|"
-    r"enough space"
-)
+# So many stretches of a document are told apart.
+_MOST_STRETCHES = 100
 
 
 class _Stream:
@@ -37,12 +32,16 @@ class _Stream:
         self.table = TableReader()
         self.tracebacks = TracebackReader()
         self.fatal = FatalErrorReader()
+        self.launched = -1
         self.starts = StartReader()
         self.launcher = LauncherReader()
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """That a speaker was read, and how much it said; ``offset`` is its last line's."""
+    """That a speaker was read, and how much it said; ``offset`` is its last line's.
+
+    A speaker has one for each stretch of the document that an agent's failure or Slurm ends.
+    """
 
     speaker: Speaker
     lines: int
@@ -50,11 +49,15 @@ class Heard(msgspec.Struct, frozen=True):
 
 
 class Output(msgspec.Struct, frozen=True):
-    """What one document told. ``task_hosts`` are (task, host) that a line joins."""
+    """What one document told. ``task_hosts`` are (task, host) that a line joins.
+
+    ``advances`` show which ranks went on after a failure: a few for each speaker and failure.
+    """
 
     events: tuple[Event, ...]
     heard: tuple[Heard, ...]
     task_hosts: tuple[tuple[int, str], ...]
+    advances: tuple[Advance, ...] = ()
 
 
 def read_output(document: Document, zone: Zone) -> Output:
@@ -63,6 +66,8 @@ def read_output(document: Document, zone: Zone) -> Output:
     counts: dict[Speaker, tuple[int, int]] = {}
     task_hosts: set[tuple[int, str]] = set()
     events: list[Event] = []
+    advances = Advances()
+    heard: list[Heard] = []
     for line in lines(document):
         stream = streams.get(line.speaker)
         if stream is None:
@@ -72,44 +77,75 @@ def read_output(document: Document, zone: Zone) -> Output:
         task = line.speaker.task
         if task is not None and (node := stepd_node(line.text)):
             task_hosts.add((task, node))
-        events.extend(_events(line, stream, zone))
+        found = _events(line, stream, zone)
+        if not advances.after:
+            advances.recent.append(line)
+        ended = bool(found or advances.after) and advances.feed(line, found)
+        if ended and advances.after < _MOST_STRETCHES:
+            heard += _heard(counts)
+            counts = {}
+        events.extend(found)
     for stream in streams.values():
         events.extend(stream.table.flush(zone))
         events.extend(stream.tracebacks.flush())
         events.extend(stream.fatal.flush())
-    events = [_with_end(event, counts) for event in events]
+    heard += _heard(counts)
+    last = {each.speaker: each.offset for each in heard}
+    events = [_with_end(event, last, streams) for event in events]
     events.sort(key=lambda event: (event.place.offset, type(event).__name__))
-    heard = tuple(Heard(who, number, last) for who, (number, last) in counts.items())
-    return Output(tuple(events), heard, tuple(sorted(task_hosts)))
+    return Output(tuple(events), tuple(heard), tuple(sorted(task_hosts)), tuple(advances.found))
 
 
-# Whether a traceback is the last that its speaker said.
-def _with_end(event: Event, counts: dict[Speaker, tuple[int, int]]) -> Event:
-    if not isinstance(event, Traceback) or event.place.offset < counts[event.speaker][1]:
+def _heard(counts: dict[Speaker, tuple[int, int]]) -> list[Heard]:
+    return [Heard(who, number, last) for who, (number, last) in counts.items()]
+
+
+# Whether a traceback is the last that its speaker said, but for its own message's lines and what
+# a process says as it ends.
+def _with_end(event: Event, last: dict[Speaker, int], streams: dict[Speaker, _Stream]) -> Event:
+    if not isinstance(event, Traceback):
         return event
-    return msgspec.structs.replace(event, final=True)
+    stream = streams[event.speaker]
+    followed = stream.tracebacks.followed(event.place)
+    final = event.place.offset >= last[event.speaker] or (
+        not followed and stream.launched < event.place.offset
+    )
+    return msgspec.structs.replace(event, final=final, followed=followed)
 
 
-def _events(line: Line, stream: _Stream, zone: Zone) -> Iterator[Event]:
+def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
     text = line.text
+    found: list[Event] = []
     # What a rank prints may look like its agent's, srun's or slurmstepd's words: it is not.
     ranks = line.speaker.rank is not None or line.speaker.local_rank is not None
     if not ranks:
-        yield from stream.table.feed(line, zone)
+        found += stream.table.feed(line, zone)
         if stream.table.active:
-            return
-    yield from stream.tracebacks.feed(line)
-    yield from stream.fatal.feed(line)
+            stream.launched = line.place.offset
+            return found
+    tracebacks = stream.tracebacks
+    found += tracebacks.feed(line)
+    found += stream.fatal.feed(line)
     if any(word in text for word in WORLD_WORDS) and (size := world_size(line)):
-        yield size
-    if ranks:
-        pass
-    elif found := _of_launcher(line, stream, zone):
-        yield found
-    elif any(word in text for word in SLURM_WORDS):
-        yield from slurm_events(line, zone)
-    if _SIGNS.search(text) and (sign := meaning("line", text)):
-        yield Sign(line.place, line.speaker, sign.id, sign.means)
+        found.append(size)
+    if not ranks and (said := _of_system(line, stream, zone)):
+        found += said
+        stream.launched = line.place.offset
+    elif not tracebacks.inside:
+        tracebacks.count(text)
+    # The source in a traceback may hold any words.
+    if not tracebacks.code and (sign := meaning("line", text)):
+        found.append(Sign(line.place, line.speaker, sign.id, sign.means, sign.at_most))
+    return found
+
+
+# What an agent, another launcher or Slurm says in a line.
+def _of_system(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
+    if found := _of_launcher(line, stream, zone):
+        return [found]
+    if any(word in line.text for word in SLURM_WORDS):
+        return list(slurm_events(line, zone))
+    return []
 
 
 def _of_launcher(line: Line, stream: _Stream, zone: Zone) -> Event | None:

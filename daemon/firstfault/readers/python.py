@@ -1,193 +1,391 @@
-"""Python's own words: tracebacks (chained ones too) and faulthandler's fatal errors."""
+"""Python's tracebacks, whole, chained, nested, cut, and mixed with others."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 
-from firstfault.model.event import FatalError, Frame, Traceback
+from firstfault.model.event import Frame, Traceback
 from firstfault.model.line import Line, Place, Speaker
+from firstfault.readers import stack_lines
+from firstfault.readers.boxes import BoxReader, box_title
+from firstfault.readers.groups import GROUP_HEADER, GroupReader, Part
+from firstfault.readers.knots import frames_of_each
+from firstfault.readers.stack_lines import HEADER, parse_exception
 
-HEADER = "Traceback (most recent call last):"
-_CHAINS = (
-    "The above exception was the direct cause of the following exception:",
-    "During handling of the above exception, another exception occurred:",
-)
-# A SyntaxError's own place has no function.
-_FRAME = re.compile(
-    r'\s{0,200}File "(?P<file>[^"]{1,4096})", line (?P<line>\d{1,9})(?:, in (?P<name>.{1,200}))?$'
-)
-_NO_COMMA_FRAME = re.compile(
-    r'\s{0,200}File "(?P<file>[^"]{1,4096})", line (?P<line>\d{1,9}) in (?P<name>.{1,200})$'
-)
-_EXCEPTION = re.compile(
-    r"(?P<type>(?:[A-Za-z_]\w{0,100}\.){0,12}[A-Za-z_]\w{0,100})(?::|: (?P<message>.*))?$",
-    re.DOTALL,
-)
-# What other writers' lines begin with: "INFO: ...", "step: 7 ...".
-_LEVELS = frozenset({"CRITICAL", "DEBUG", "ERROR", "FATAL", "INFO", "NOTE", "WARN", "WARNING"})
-_BARE = re.compile(
-    r"((?:[\w.]{1,200}\.)?[A-Z]\w{0,100}(?:Error|Exception|Interrupt)): (.*)$", re.DOTALL
-)
-_FATAL = re.compile(
-    r"Fatal Python error: (Segmentation fault|Aborted|Bus error|Floating[- ]point exception|"
-    r"Illegal instruction)"
-)
-_SIGNALS = {
-    "Segmentation fault": 11,
-    "Aborted": 6,
-    "Bus error": 7,
-    "Floating-point exception": 8,
-    "Floating point exception": 8,
-    "Illegal instruction": 4,
-}
+__all__ = ["HEADER", "TracebackReader", "parse_exception", "parse_traceback", "split_message"]
+
 # A traceback deeper than this is a recursion: its frames repeat, its end is what counts.
 _DEEPEST = 4_000
+# So many lines of other writers may stand among a traceback's.
+_MOST_STRAYS = 8
+_MOST_STRAYS_IN_KNOT = 40
+_LONGEST = 2_000
+_MOST_MORE = 20
+# What a pool prints around the traceback of its process.
+_QUOTED = '"""'
+
+Causes = tuple[tuple[str, str], ...]
 
 
 class _Reading:
-    """One traceback on its way."""
+    """One traceback on its way, or several that were written into each other."""
 
-    def __init__(self, indent: int, causes: tuple[tuple[str, str], ...]) -> None:
+    def __init__(self, indent: int, causes: Causes, stretch: int) -> None:
         self.indent = indent
         self.causes = causes
+        self.stretch = stretch
         self.frames: list[Frame] = []
+        self.headers = 1
+        self.last_header = 0
+        self.strays = 0
+        self.links = 0
+        self.headless = False
+        self.harmless = False
+        self.remote = False
+        self.linked = False
+        self.thread = False
+        self.child = False
+        self.spawned: int | None = None
+        self.inner: tuple[Frame, ...] = ()
+        self.ends: list[_End] = []
+        self.box: BoxReader | None = None
+        self.group: GroupReader | None = None
+
+
+class _End:
+    """One exception's line, and what followed of its message."""
+
+    def __init__(self, line: Line, found: tuple[str, str]) -> None:
+        self.line = line
+        self.type, self.message = found[0], found[1][:_LONGEST]
+        self.torn = not self.message and line.text.rstrip().endswith(":")
+        self.said = 0
+        self.more: list[str] = []
+        self.frames: tuple[Frame, ...] = ()
+        self.causes: Causes = ()
+        self.mixed = False
+        self.reading: _Reading | None = None
 
 
 class TracebackReader:
-    """Takes one stream's lines and gives its tracebacks as they end."""
+    """Takes one stream's lines and gives its tracebacks as they end.
+
+    ``inside`` tells that the last line was a traceback's or of its exception's message, and
+    ``code`` that it was one's header, frame or source. ``said`` counts the stream's other lines
+    since its first exception, as its owner tells with `count`.
+    """
 
     def __init__(self) -> None:
+        self.inside = False
+        self.code = False
         self._reading: _Reading | None = None
-        self._ended: Traceback | None = None
-        self._chained = False
+        self._ended: list[_End] = []
+        self._chained = 0
+        self._spawned: int | None = None
+        self._message: _End | None = None
+        self._lead = ""
+        self._said = 0
+        self._marks: dict[Place, int] = {}
 
-    def feed(self, line: Line) -> Iterator[Traceback]:
+    def feed(self, line: Line) -> Sequence[Traceback]:
         """What ``line`` ends."""
-        text = line.text.rstrip()
+        self.inside = self.code = False
+        text = line.text
+        idle = self._reading is None and not self._ended and _is_plain(text)
+        if idle and not (line.hooked and stack_lines.bare_exception(text)):
+            self._lead = text or self._lead
+            return ()
+        text = text.rstrip()
         if self._reading is not None:
-            if self._inside(text, line):
-                return
-            self._reading = None
-        if not text.strip():
-            return
-        if self._ended is not None and text.strip() in _CHAINS:
-            self._chained = True
-            return
-        if text.endswith(HEADER):
-            yield from self._begin(text)
-            return
-        if _FRAME.match(text) and self._ended is None:
-            self._reading = _Reading(_indent(text) - 2, ())
-            self._inside(text, line)
-            return
-        if self._ended is not None and self._chained:
-            return
-        yield from self.flush()
-        if line.hooked and (bare := _BARE.match(text)):
-            # The traceback's head was cut off; torch's own prefix tells that it was one.
-            self._ended = Traceback(
-                line.place, line.speaker, None, bare[1], bare[2][:2_000], (), hooked=True
-            )
+            if self._inside(self._reading, text, line):
+                return ()
+            self._close()
+        return self._outside(text, line)
 
-    def flush(self) -> Iterator[Traceback]:
-        """The traceback that nothing followed."""
-        if self._ended is not None:
-            yield self._ended
-        self._ended, self._chained = None, False
+    def flush(self) -> Sequence[Traceback]:
+        """The tracebacks that nothing followed."""
+        self._close()
+        found = [self._event(end) for end in self._ended if not _harmless(end)]
+        self._ended, self._chained, self._spawned, self._message = [], 0, None, None
+        return found
 
-    def _begin(self, text: str) -> Iterator[Traceback]:
-        causes: tuple[tuple[str, str], ...] = ()
-        ended = self._ended
-        if ended is not None and (self._chained or text.strip() == f"Original {HEADER}"):
-            causes = (*ended.causes, (ended.type, ended.message))
-        elif ended is not None:
-            yield ended
-        self._ended, self._chained = None, False
-        # A progress bar or a label may be glued before the header: then its indent is not known.
-        lead = text[: -len(HEADER)]
-        self._reading = _Reading(len(lead) if not lead.strip() else 0, causes)
+    def count(self, text: str) -> None:
+        """Notes that the stream's last line, ``text``, was neither a traceback's nor a launcher's."""
+        if (self._marks or self._ended) and text and not stack_lines.is_shutdown(text):
+            self._said += 1
 
-    # True while the line belongs to the traceback that is being read.
-    def _inside(self, text: str, line: Line) -> bool:
-        reading = self._reading
+    def followed(self, place: Place) -> int:
+        """How many of the stream's own lines have followed the exception at ``place``."""
+        return self._said - self._marks.get(place, self._said)
+
+    def _event(self, end: _End) -> Traceback:
+        reading = end.reading
         assert reading is not None
-        if not text.strip():
-            return False
-        if _indent(text) > reading.indent:
-            frame = _FRAME.match(text)
-            if frame is not None and len(reading.frames) < _DEEPEST:
-                name = (frame["name"] or "<module>").strip()
-                reading.frames.append(Frame(frame["file"], int(frame["line"]), name))
-            return True
-        found = parse_exception(text)
-        if found is None:
-            return False
-        self._ended = Traceback(
-            place=line.place,
-            speaker=line.speaker,
+        self._marks[end.line.place] = end.said
+        return Traceback(
+            place=end.line.place,
+            speaker=end.line.speaker,
             at=None,
-            type=found[0],
-            message=found[1][:2_000],
-            frames=tuple(reading.frames),
-            causes=reading.causes,
-            hooked=line.hooked,
+            type=end.type,
+            message=end.message,
+            frames=end.frames,
+            causes=end.causes,
+            hooked=end.line.hooked,
+            more=tuple(end.more),
+            thread=reading.thread,
+            child=reading.child,
+            spawned=reading.spawned,
+            mixed=end.mixed,
         )
-        self._reading = None
+
+    def _outside(self, text: str, line: Line) -> Sequence[Traceback]:
+        stripped = text.strip()
+        if not stripped or stripped == _QUOTED:
+            self._lead = stripped or self._lead
+            return ()
+        if self._ended and self._goes_on(text, stripped, line):
+            self.inside = True
+            return ()
+        lead, self._lead = self._lead, text
+        if stack_lines.header_count(text) or box_title(stripped):
+            self.inside = self.code = True
+            return self._begin(text, line, lead)
+        if (found := stack_lines.frame(text)) and self._begins_bare(found, text, line, lead):
+            self.inside = self.code = True
+            return ()
+        if self._chained or self._spawned is not None:
+            return ()
+        given = self.flush()
+        if line.hooked and (bare := stack_lines.bare_exception(text)):
+            # The traceback's head was cut off; torch's own prefix tells that it was one.
+            reading = _Reading(0, (), line.stretch)
+            self._reading = reading
+            self._end(reading, _End(line, bare))
+            self.inside = True
+        return given
+
+    # Whether a line behind an exception's is of its message, or joins it to the next traceback.
+    def _goes_on(self, text: str, stripped: str, line: Line) -> bool:
+        if stack_lines.is_link(stripped):
+            self._chained += 1
+            self._message = None
+            return True
+        if (index := stack_lines.spawned_index(stripped)) is not None:
+            self._spawned, self._message = index, None
+            return True
+        end = self._message
+        if end is None or stack_lines.header_count(text) or stack_lines.frame(text):
+            return False
+        own = (line.hooked and end.line.hooked) or stack_lines.goes_on(text)
+        first = (
+            end.torn
+            and not end.mixed
+            and not end.message
+            and not end.more
+            and stripped[0].isalnum()
+        )
+        if not own and not first:
+            self._message = None
+            return False
+        if first:
+            end.message = stripped[:_LONGEST]
+        elif len(end.more) < _MOST_MORE and not stripped.startswith("frame #"):
+            end.more.append(stripped[:300])
         return True
 
+    # A stack without its header: it was cut off, or Ray's and others' own line stood for it.
+    def _begins_bare(self, found: Frame, text: str, line: Line, lead: str) -> bool:
+        nests = self._ended and self._ended[-1].type.endswith(")")
+        if (self._ended and not nests) or stack_lines.is_stack(lead.strip()):
+            return False
+        causes = self._causes() if nests else ()
+        self._ended, self._message = [], None
+        self._reading = _Reading(_indent(text) - 2, causes, line.stretch)
+        self._reading.headless = True
+        self._reading.frames.append(found)
+        return True
 
-class FatalErrorReader:
-    """Takes one stream's lines and gives faulthandler's fatal errors as they end."""
+    def _begin(self, text: str, line: Line, lead: str) -> Sequence[Traceback]:
+        given: Sequence[Traceback] = ()
+        stripped = text.strip()
+        linked = self._chained > 0 or self._spawned is not None or stripped == f"Original {HEADER}"
+        causes: Causes = ()
+        inner: tuple[Frame, ...] = ()
+        spawned = self._spawned
+        if self._ended and linked:
+            causes = self._causes()
+            given = self._unlinked()
+            before_it = self._ended[-1].reading
+            if before_it is not None and before_it.remote:
+                inner = self._ended[-1].frames
+        elif self._ended:
+            given = self.flush()
+        harmless = stack_lines.is_harmless(lead.strip()) or (linked and self._all_harmless())
+        self._ended, self._chained, self._spawned, self._message = [], 0, None, None
+        # A progress bar or a label may be glued before the header: then its indent is not known.
+        before = text[: -len(HEADER)]
+        reading = _Reading(len(before) if not before.strip() else 0, causes, line.stretch)
+        reading.headers = max(1, stack_lines.header_count(text))
+        reading.harmless, reading.spawned, reading.inner = harmless, spawned, inner
+        reading.linked = linked
+        reading.remote = lead.strip() == _QUOTED
+        reading.thread, reading.child = stack_lines.of_thread(lead), stack_lines.of_child(lead)
+        if stripped.endswith(GROUP_HEADER):
+            reading.group = GroupReader()
+        elif box_title(stripped):
+            reading.indent, reading.box = 0, BoxReader()
+        self._reading = reading
+        return given
 
-    def __init__(self) -> None:
-        self._place: Place | None = None
-        self._speaker = Speaker()
-        self._signal = 0
-        self._frames: list[Frame] = []
-        self._current = False
+    # Of exceptions that are alike, those that led to no other.
+    def _unlinked(self) -> Sequence[Traceback]:
+        over = len(self._ended) - self._chained
+        if not self._chained or over <= 0 or not self._causes():
+            return ()
+        return [self._event(end) for end in self._ended[:over] if not _harmless(end)]
 
-    def feed(self, line: Line) -> Iterator[FatalError]:
-        """What ``line`` ends."""
-        if match := _FATAL.search(line.text):
-            yield from self.flush()
-            self._place, self._speaker = line.place, line.speaker
-            self._signal = _SIGNALS[match[1]]
+    def _all_harmless(self) -> bool:
+        return bool(self._ended) and all(_harmless(end) for end in self._ended)
+
+    # The exceptions that led to the next one. Of several that were mixed, which led to which is
+    # only known where they are alike.
+    def _causes(self) -> Causes:
+        alike = {(*end.causes, (end.type, end.message)) for end in self._ended}
+        return alike.pop() if len(alike) == 1 else ()
+
+    # True while the line belongs to what is being read, or is another writer's among its lines.
+    def _inside(self, reading: _Reading, text: str, line: Line) -> bool:
+        self.inside = self.code = True
+        if reading.group is not None:
+            return reading.group.feed(text, line)
+        if reading.box is not None and not reading.box.closed and text:
+            return reading.box.feed(text) or self._stray(reading)
+        if not text.strip():
+            return self._stray(reading)
+        if count := stack_lines.header_count(text):
+            return self._second_header(reading, text, line, count)
+        mixed = reading.headers > 1
+        if found := stack_lines.frame(text, anywhere=mixed):
+            if len(reading.frames) < _DEEPEST:
+                reading.frames.append(found)
+            return True
+        named = parse_exception(text.lstrip("^~ ") if mixed else text)
+        if mixed or reading.strays or reading.headless:
+            named = named if named and stack_lines.names_error(named[0]) else None
+        if _indent(text) > reading.indent and not (mixed and named):
+            return True
+        if reading.ends and stack_lines.is_link(text.strip()):
+            reading.links += 1
+            return True
+        if named is None:
+            return self._stray(reading)
+        self.code = False
+        for found_end in _each(named):
+            reading.ends.append(_End(line, found_end))
+        if len(reading.ends) >= reading.headers:
+            self._close()
+        return True
+
+    def _stray(self, reading: _Reading) -> bool:
+        self.inside = self.code = False
+        reading.strays += 1
+        most = _MOST_STRAYS_IN_KNOT if reading.headers > 1 else _MOST_STRAYS
+        return reading.strays <= most and not reading.headless
+
+    # Another traceback begins where none has ended: the first was cut, or two are being written
+    # at once. One process writes one after the other.
+    def _second_header(self, reading: _Reading, text: str, line: Line, count: int) -> bool:
+        who = line.speaker
+        alone = who.rank is not None or who.local_rank is not None or who.pid is not None
+        if alone or line.stretch != reading.stretch or reading.box is not None:
+            self._reading = None
+            return False
+        reading.headers += count
+        reading.last_header = len(reading.frames)
+        return True
+
+    # Ends what is being read.
+    def _close(self) -> None:
+        reading, self._reading = self._reading, None
+        if reading is None:
             return
-        if self._place is None:
+        if reading.group is not None:
+            self._close_group(reading, reading.group)
             return
-        text = line.text.strip()
-        if text.startswith("Current thread") and "most recent call first" in text:
-            self._current = True
-        elif self._current and (frame := _NO_COMMA_FRAME.match(line.text)):
-            self._frames.append(Frame(frame["file"], int(frame["line"]), frame["name"].strip()))
-        elif self._current and (not text or text.startswith("Extension modules")):
-            yield from self.flush()
+        full = {end.type for end in reading.ends if end.message}
+        ends = [end for end in reading.ends if not (end.torn and end.type in full)]
+        if reading.box is not None:
+            reading.frames[:0] = reading.box.frames
+        frames, mixed = tuple(reading.frames), False
+        if reading.headers > 1:
+            frames, mixed = frames_of_each(
+                reading.frames, reading.headers, len(ends), reading.last_header
+            )
+            ends = ends[min(reading.links, len(ends) - 1) :] if ends else []
+        for end in ends:
+            end.mixed = mixed
+            end.frames = frames
+            self._end(reading, end)
 
-    def flush(self) -> Iterator[FatalError]:
-        """The fatal error that nothing followed."""
-        if self._place is not None:
-            # faulthandler prints the innermost frame first, tracebacks last: keep one order.
-            frames = tuple(reversed(self._frames[:200]))
-            yield FatalError(self._place, self._speaker, self._signal, frames)
-        self._place, self._frames, self._current = None, [], False
+    def _close_group(self, reading: _Reading, group: GroupReader) -> None:
+        whole, leaves = group.group(), group.leaves()
+        if whole is None:
+            return
+        part, causes = whole, tuple((leaf.type, leaf.message) for leaf in leaves)
+        if len(leaves) == 1:
+            part, causes = leaves[0], ((whole.type, whole.message),)
+        end = _End(part.line, (part.type, part.message))
+        end.frames = _stack(part, whole)
+        reading.causes = (*reading.causes, *causes)
+        self._end(reading, end)
+        self._message = None
+
+    def _end(self, reading: _Reading, end: _End) -> None:
+        if self._marks and not reading.linked and not end.type.endswith("ChildFailedError"):
+            self._said += 1
+        end.reading, end.said, end.causes = reading, self._said, reading.causes
+        # What a pool's process raised is raised anew by its owner: it came from the process's.
+        if reading.inner and reading.causes and reading.causes[-1] == (end.type, end.message):
+            end.frames = reading.inner
+        if not end.frames:
+            end.frames = tuple(reading.frames) if reading.headers == 1 else ()
+        self._reading = None
+        self._ended.append(end)
+        self._message = end
+
+
+# Lines without these words begin no traceback.
+def _is_plain(text: str) -> bool:
+    return 'File "' not in text and "Traceback (m" not in text
+
+
+def _stack(part: Part, whole: Part) -> tuple[Frame, ...]:
+    return part.frames or whole.frames
+
+
+def _harmless(end: _End) -> bool:
+    return end.reading is not None and end.reading.harmless
+
+
+# Two ranks' equal last lines on one line are two exceptions.
+def _each(named: tuple[str, str]) -> Iterable[tuple[str, str]]:
+    kind, message = named
+    half, odd = divmod(len(message) - len(kind) - 2, 2)
+    if not odd and half > 0 and message[half:] == f"{kind}: {message[:half]}":
+        return ((kind, message[:half]),) * 2
+    return (named,)
 
 
 def _indent(text: str) -> int:
     return len(text) - len(text.lstrip(" "))
 
 
-def parse_exception(text: str) -> tuple[str, str] | None:
-    """Type and message of a traceback's last line, None for any other text.
-
-    A type is a class's name: it has a capital, or a module before it (``zlib.error``).
-    """
-    match = _EXCEPTION.match(text.strip())
-    if match is None or match["type"] in _LEVELS:
-        return None
-    if match["type"].islower() and "." not in match["type"]:
-        return None
-    return match["type"], match["message"] or ""
+def split_message(text: str) -> tuple[str, tuple[str, ...]]:
+    """A message's first line that says something, and the further ones, each cut if huge."""
+    said = [line.strip() for line in text[:65_536].split("\n") if line.strip()]
+    if not said:
+        return "", ()
+    return said[0][:_LONGEST], tuple(line[:300] for line in said[1 : _MOST_MORE + 1])
 
 
 def parse_traceback(text: str) -> tuple[tuple[Frame, ...], str, str] | None:

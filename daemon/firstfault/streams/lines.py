@@ -8,7 +8,7 @@ from itertools import islice
 
 import msgspec
 
-from firstfault.model.document import Document
+from firstfault.model.document import Document, Excerpt
 from firstfault.model.line import Line, Place, Speaker
 from firstfault.streams.prefixes import ANSI, Peeler
 from firstfault.streams.wrappers import PLAIN, Layout, layout
@@ -57,30 +57,29 @@ def raw_lines(document: Document) -> Iterator[tuple[Place, str]]:
     does not end a physical line, but what follows it is a line of its own to a reader: the parts
     share one place, but for those of which a quote of the whole line would show nothing.
     """
-    for parts in _physical_lines(document):
-        yield from parts
+    for excerpt in document.excerpts:
+        for parts in _physical_lines(document.name, excerpt):
+            yield from parts
 
 
 # Each line's parts between carriage returns.
-def _physical_lines(document: Document) -> Iterator[list[tuple[Place, str]]]:
-    name = document.name
-    for excerpt in document.excerpts:
-        data = excerpt.data
-        number = excerpt.line
-        at = 0
-        while at < len(data):
-            end = data.find(b"\n", at)
-            stop = len(data) if end < 0 else end
-            offset = excerpt.offset + at
-            raw = data[at : min(stop, at + LONGEST_QUOTE)]
-            if stop - at <= LONGEST_QUOTE and b"\r" not in raw:
-                text = raw.decode("utf-8", "replace")
-                yield [(Place(name, offset, number, text), _clean(text))]
-            else:
-                yield _many_parts(name, offset, number, data, at, stop)
-            at = stop + 1
-            if number is not None:
-                number += 1
+def _physical_lines(name: str, excerpt: Excerpt) -> Iterator[list[tuple[Place, str]]]:
+    data = excerpt.data
+    number = excerpt.line
+    at = 0
+    while at < len(data):
+        end = data.find(b"\n", at)
+        stop = len(data) if end < 0 else end
+        offset = excerpt.offset + at
+        raw = data[at : min(stop, at + LONGEST_QUOTE)]
+        if stop - at <= LONGEST_QUOTE and b"\r" not in raw:
+            text = raw.decode("utf-8", "replace")
+            yield [(Place(name, offset, number, text), _clean(text))]
+        else:
+            yield _many_parts(name, offset, number, data, at, stop)
+        at = stop + 1
+        if number is not None:
+            number += 1
 
 
 def _many_parts(
@@ -123,17 +122,21 @@ def lines(document: Document) -> Iterator[Line]:
     folder = run_folder(document.name)
     peeler = Peeler(PLAIN if folder is not None else _layout(document))
     owners: dict[Speaker, Speaker] = {}
-    for parts in _physical_lines(document):
-        outer: Speaker | None = None
-        for place, text in parts:
-            peeled = peeler.peel(text, outer)
-            outer = peeled.outer
-            while (seam := peeler.seam(peeled.text)) is not None:
+    stretch, end = 0, None
+    for excerpt in document.excerpts:
+        stretch += end is not None and excerpt.offset != end
+        end = excerpt.offset + len(excerpt.data)
+        for parts in _physical_lines(document.name, excerpt):
+            outer: Speaker | None = None
+            for place, text in parts:
+                peeled = peeler.peel(text, outer)
+                outer = peeled.outer
+                while (seam := peeler.seam(peeled.text)) is not None:
+                    who = _owner(peeled.speaker, owners, document, folder)
+                    yield Line(place, who, peeled.text[:seam], peeled.hooked, stretch)
+                    peeled = peeler.peel(peeled.text[seam:], outer)
                 who = _owner(peeled.speaker, owners, document, folder)
-                yield Line(place, who, peeled.text[:seam], peeled.hooked)
-                peeled = peeler.peel(peeled.text[seam:], outer)
-            who = _owner(peeled.speaker, owners, document, folder)
-            yield Line(place, who, peeled.text, peeled.hooked)
+                yield Line(place, who, peeled.text, peeled.hooked, stretch)
 
 
 # The speaker, completed by the file's own place.

@@ -27,7 +27,7 @@ import re
 import msgspec
 
 from firstfault.model.line import Speaker
-from firstfault.streams.wrappers import PLAIN, POD, Layout
+from firstfault.streams.wrappers import PLAIN, POD, TASK, Layout
 
 ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 # A program's "[epoch3]:" is no role.
@@ -86,9 +86,10 @@ class Peeler:
         rank: int | None = None
         hooked = False
         while at < len(text) and text[at] in "[(":
-            if match := _RANK.match(text, at):
-                rank, hooked = int(match["rank"]), hooked or bool(match["blank"])
-            elif match := _LIGHTNING.match(text, at):
+            torchs = text.startswith("[rank", at)
+            if torchs and (match := _RANK.match(text, at)):
+                rank, hooked = int(match[1]), hooked or bool(match[2])
+            elif torchs and (match := _LIGHTNING.match(text, at)):
                 rank = int(match[1])
             elif found := self._named(text, at, names):
                 names, at = found
@@ -137,6 +138,10 @@ class Peeler:
         for wrapper in self._layout.wrappers:
             match = wrapper.regex.match(text, at)
             if match is None:
+                continue
+            if wrapper.regex is TASK:
+                at = match.end()
+                names = (names[0], int(match[1]), names[2], names[3], names[4])
                 continue
             groups = match.groupdict()
             host = groups.get("host")
