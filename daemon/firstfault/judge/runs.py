@@ -44,26 +44,37 @@ class Answer(msgspec.Struct, frozen=True):
 def answering(told: Told, found: Sequence[Findings]) -> Answer:
     """The run that answers for the job.
 
-    The first failing attempt, unless a later one made progress: then the last failing one. A
-    job that succeeded has none.
+    The first failing run, unless a later one made progress: then the last failing one. A job that
+    succeeded has none.
     """
     failing = [failed(each) for each in found]
     if not _job_failed(told):
         sure = told.facts is not None
         if sure or not failing[-1]:
-            outcomes = ["recovered" if bad else "succeeded" for bad in failing[:-1]]
-            return Answer(None, (*outcomes, "succeeded"), sure)
+            return Answer(None, (*_earlier(told, failing, "succeeded"), "succeeded"), sure)
     outcomes = ["failed" if bad else "unknown" for bad in failing]
-    if len(found) > 1 and not failing[-1] and not _known_failed(told):
-        outcomes = ["recovered" if bad else "unknown" for bad in failing[:-1]] + ["unknown"]
-        return Answer(None, tuple(outcomes), False)
+    last = told.runs[-1]
+    went_on = len(found) > 1 and not failing[-1] and not _known_failed(told)
+    if went_on and (last.progressed or last.finished_agents > 0 or last.attempt > 0):
+        return Answer(None, (*_earlier(told, failing, "unknown"), "unknown"), False)
     if not any(failing):
         return Answer(len(found) - 1, tuple(outcomes), False)
     first = failing.index(True)
-    last = len(failing) - 1 - failing[::-1].index(True)
+    final = len(failing) - 1 - failing[::-1].index(True)
     progressed = any(run.progressed for run in told.runs[first + 1 :])
-    index = last if progressed else first
-    return Answer(index, tuple(outcomes), _failure_is_known(told, told.runs[index]))
+    index = final if progressed else first
+    sure = not went_on and _failure_is_known(told, told.runs[index])
+    return Answer(index, tuple(outcomes), sure)
+
+
+# What became of the runs before the last one: a life of the job that Slurm ended to requeue it
+# was gone through like one that failed.
+def _earlier(told: Told, failing: Sequence[bool], otherwise: str) -> list[str]:
+    last = told.runs[-1].requeue
+    return [
+        "recovered" if bad or run.requeue < last else otherwise
+        for run, bad in zip(told.runs[:-1], failing[:-1], strict=True)
+    ]
 
 
 # An agent may start its ranks anew after a failure: that the job failed, its table, srun, Slurm or

@@ -65,7 +65,7 @@ def assemble(
         missing=missing(told, run, judgement),
         remedy=remedy,
         runs=tuple(
-            v.RunOutcome(step, number.attempt, outcome)
+            v.RunOutcome(number.step or step, number.attempt, outcome)
             for number, outcome in zip(told.runs, outcomes, strict=True)
         ),
         fingerprint=fingerprint(cause, roots, told.hosts),

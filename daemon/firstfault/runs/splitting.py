@@ -45,7 +45,7 @@ def launches(reads: Sequence[Read], own: frozenset[str]) -> tuple[Launch, ...]:
             continue
         requeue = max((sum(cut.requeued for cut in each[:number]) for each in found), default=0)
         result.append(Launch(number, requeue, parts))
-    return tuple(result)
+    return tuple(result) or (Launch(0, 0, ()),)
 
 
 def _cuts(read: Read) -> tuple[Cut, ...]:
