@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 from pathlib import Path
 
@@ -33,7 +34,8 @@ def test_a_recorded_run_gets_its_verdict(name: str) -> None:
 def whole_file(name: str, file: str) -> bytes | None:
     """The bytes of a case's file, from disk or from a record; None where a record has a part."""
     if Path(file).exists():
-        return Path(file).read_bytes()
+        data = Path(file).read_bytes()
+        return gzip.decompress(data) if file.endswith(".gz") else data
     (document,) = (each for each in case(name).documents if each.name == file)
     return document.excerpts[0].data if document.complete else None
 
