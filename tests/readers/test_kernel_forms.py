@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from firstfault.model.document import Clock
-from firstfault.model.event import KernelSign, OomKill, Trap, Xid
+from firstfault.model.event import Holder, KernelSign, OomKill, Trap, Xid
 from firstfault.readers.kernel import kernel_events, quoted_kernel_events
 from firstfault.readers.kind import Kind, kind
 from firstfault.readers.times import Zone
@@ -180,3 +181,18 @@ def test_kmsg_of_another_facility_is_no_boot() -> None:
     text = log(SEQUENCE, kmsg) + "12,900,100,-;Linux version x\n"
 
     assert [kill.boot for kill in kills(text)] == [None]
+
+
+CAPTURES = sorted((Path(__file__).parent / "kernel").glob("oom-*.txt"))
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+def test_a_real_kill_is_read_alike_from_each_form_that_tools_print(path: Path) -> None:
+    text = path.read_text()
+    (kill,) = kills(text)
+
+    assert (kill.pid, kill.command, kill.limited, kill.uid) == (31525, "python3", True, 0)
+    assert (kill.usage_kb, kill.limit_kb, kill.resident_kb) == (30720, 30720, 30464)
+    assert kill.limit_cgroup == kill.cgroup == "/testcg"
+    assert kill.holders == (Holder(31525, "python3", 9277 * 4),)
+    assert kind(document(text, path.name)) is Kind.KERNEL
