@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Iterable, Sequence
 
@@ -22,6 +23,8 @@ from firstfault.model.run import Happened, Process, Run
 from firstfault.readers.python import parse_exception
 from firstfault.signatures import Signature, meaning
 
+# The agent's grace time is 30 s; tables tell whole seconds.
+_GRACE = dt.timedelta(seconds=29)
 _WORKER_PIDS = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]{1,200})\)")
 _WORKER_SIGNAL = re.compile(
     r"DataLoader worker \(pid \d+\) is killed by signal: ([A-Z][a-z ]{2,30})"
@@ -81,14 +84,39 @@ def deaths(run: Run) -> tuple[Death, ...]:
             closings.setdefault(each.event.pid, []).append(each.event)
         if each.process is not None:
             told.setdefault(each.process, []).append(each)
+    begun = _first_failures(run)
     found = []
     for process in run.roster:
         signals = [event for pid in process.pids for event in closings.get(pid, ())]
         own = [event for event in signals if _ends(event, process)]
         death = _death(process, told.get(process, []), own)
         if death is not None:
-            found.append(death)
+            found.append(_forced_by_time(death, begun))
     return tuple(found)
+
+
+# When each table's first failure was noticed.
+def _first_failures(run: Run) -> dict[tuple[str, int | None, int], dt.datetime]:
+    found: dict[tuple[str, int | None, int], dt.datetime] = {}
+    for each in run.happened:
+        event = each.event
+        if isinstance(event, TableEntry) and event.at is not None and event.at.latest is not None:
+            key = (event.place.document, event.speaker.task, event.table)
+            found[key] = min(found.get(key, event.at.latest), event.at.latest)
+    return found
+
+
+# torchelastic sends SIGKILL to what has not ended 30 s after its SIGTERM: a table's SIGKILL that
+# much later than its first failure is the agent's own, also where no line says so.
+def _forced_by_time(death: Death, begun: dict[tuple[str, int | None, int], dt.datetime]) -> Death:
+    for each in death.exits:
+        event = each.event
+        if not isinstance(event, TableEntry) or event.exit_code != -9 or event.at is None:
+            continue
+        first = begun.get((event.place.document, event.speaker.task, event.table))
+        if first and event.at.latest and event.at.latest - first >= _GRACE:
+            return msgspec.structs.replace(death, closed=True, forced=True)
+    return death
 
 
 def with_kernel_words(deaths: Iterable[Death], run: Run) -> list[Death]:

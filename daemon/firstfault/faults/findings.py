@@ -29,7 +29,7 @@ from firstfault.faults.slurm import slurm_faults
 from firstfault.faults.system import with_kernel_signs
 from firstfault.model.event import OomKill, Sign, Traceback, Trap
 from firstfault.model.fault import Effect, Fault, Findings, Proof
-from firstfault.model.run import Happened, Run, Told
+from firstfault.model.run import Happened, Process, Run, Told
 from firstfault.model.verdict import LIKELY, POSSIBLE, ExceptionFacts
 from firstfault.signatures import EFFECTS, meaning
 
@@ -56,6 +56,7 @@ def findings(told: Told, run: Run) -> Findings:
     loose_faults, loose_effects, nameless = _unattributed(run, ends, nameless)
     faults += loose_faults
     effects += loose_effects
+    effects += _of_survivors(run, ends)
     effects += launcher_and_slurm(run)
     faults, effects = _with_loose_words(run, faults, effects)
     faults, nameless = _with_words_of_the_nameless(run, faults, nameless)
@@ -126,6 +127,19 @@ def _unattributed(
         msgspec.structs.replace(with_process(faults[0], death), rank_sure=even) for death in owners
     ]
     return owned, effects, [death for death in nameless if death not in owners]
+
+
+# Ranks that said they lost a peer or waited in vain, and of whose end nothing is told.
+def _of_survivors(run: Run, ends: Sequence[Death]) -> list[Effect]:
+    ended = {death.process for death in ends}
+    found: dict[tuple[Process, str], Effect] = {}
+    for each in run.happened:
+        if isinstance(each.event, Sign) and each.process is not None and each.process not in ended:
+            means = each.event.means
+            if means in ("peer-lost", "waited"):
+                effect = Effect(means, proof(each), each.process)
+                found.setdefault((each.process, means), effect)
+    return list(found.values())
 
 
 # Where the ranks that ended without a reason ended alike, and one line of nobody in particular says
