@@ -61,8 +61,9 @@ class Scored:
     @property
     def sure_and_wrong(self) -> bool:
         wrong_cause = self.confidence == v.CONFIRMED and not self.cause_right
-        wrong_who = False in (self.rank_right, self.host_right)
-        return wrong_cause or (self.who == v.CONFIRMED and wrong_who)
+        wrong_rank = self.rank is not None and self.rank_right is False
+        wrong_host = self.host is not None and self.host_right is False
+        return wrong_cause or (self.who == v.CONFIRMED and (wrong_rank or wrong_host))
 
     @property
     def too_sure(self) -> bool:
@@ -110,7 +111,10 @@ def share(answers: Iterable[bool | None]) -> str:
 
 def report(results: list[Scored], *, verbose: bool = False) -> list[str]:
     """The score's lines: table, shares, and what is wrong, wrong and sure first."""
-    table = Counter((each.truth["cause"][0], each.cause or "(failed)") for each in results)
+    table = Counter(
+        (each.cause if each.cause_right else each.truth["cause"][0], each.cause or "(failed)")
+        for each in results
+    )
     lines = ["truth                          verdict                        cases"]
     for (right, said), count in sorted(table.items()):
         marks = "" if right == said else "  <-"
