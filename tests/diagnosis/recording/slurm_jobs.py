@@ -157,7 +157,7 @@ MORE_JOBS = (
         "exception on all ranks",
         ("python.exception",),
         torchrun(),
-        {"STEPS": "1000000"},
+        {"STEPS": "3000", "SAMPLES": "400"},
         rank=0,
         also=(1, 2, 3),
         key="StopIteration",

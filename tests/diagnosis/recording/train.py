@@ -31,7 +31,7 @@ TRUTH = Path(os.environ.get("TRUTH", "/tmp"))
 
 class Samples(Dataset):
     def __len__(self):
-        return 400_000
+        return int(os.environ.get("SAMPLES", "400000"))
 
     def __getitem__(self, index):
         faults.in_loader(index // 4)

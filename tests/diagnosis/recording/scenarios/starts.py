@@ -122,6 +122,7 @@ RUNS = (
         host="n2",
         teaches="the code alone names the rank; the other one only lost it",
         key="exitcode",
+        confidence=None,
     ),
     Scenario(
         "t20-os-exit",
@@ -133,6 +134,7 @@ RUNS = (
         host="n2",
         teaches="os._exit: not even Python's own end",
         key="exitcode",
+        confidence=None,
     ),
     Scenario(
         "t24-exit-message",
