@@ -212,7 +212,8 @@ def _poll_facts(seen: list[Happened]) -> Iterator[tuple[str, str]]:
             return
 
 
-# A step that was cancelled, and nothing else: nobody's failure made srun or an agent end it.
+# A step that was cancelled, as srun or accounting says too, and nothing else: nobody's failure made
+# srun or an agent end it.
 def _cancelled_step(told: Told, run: Run) -> list[Fault]:
     ends = [
         each
@@ -228,6 +229,8 @@ def _cancelled_step(told: Told, run: Run) -> list[Fault]:
     assert isinstance(event, Cancelled)
     steps = {step.id: step for step in told.facts.steps} if told.facts else {}
     known = event.step in steps and steps[event.step].state == "CANCELLED"
+    if not known and not any(isinstance(each.event, StepEnded) for each in run.happened):
+        return []
     return [
         Fault(
             cause="slurm.cancelled",
