@@ -6,32 +6,28 @@ from collections.abc import Sequence
 
 import msgspec
 
-from firstfault.faults.death import Death, deaths, is_exception, says_same, with_kernel_words
-from firstfault.faults.effects import is_agents, is_launchers, launcher_and_slurm
+from firstfault.faults.death import Death, deaths, with_kernel_words
+from firstfault.faults.effects import launcher_and_slurm
 from firstfault.faults.interruption import interruption
 from firstfault.faults.kubernetes import pod_faults
+from firstfault.faults.loose import unattributed
 from firstfault.faults.memory import in_window, is_of_job, oom_faults
 from firstfault.faults.processes import (
-    cause_of,
-    exception_facts,
     of_death,
     of_tasks,
-    own_frame,
     proof,
     surroundings,
     unnamed,
-    with_process,
     worded,
-    worth,
 )
 from firstfault.faults.silence import silent_faults
 from firstfault.faults.slurm import slurm_faults
 from firstfault.faults.system import with_kernel_signs
-from firstfault.model.event import OomKill, Sign, Traceback, Trap
+from firstfault.model.event import OomKill, Sign, Trap
 from firstfault.model.fault import Effect, Fault, Findings, Proof
 from firstfault.model.run import Happened, Process, Run, Told
-from firstfault.model.verdict import LIKELY, POSSIBLE, ExceptionFacts
-from firstfault.signatures import EFFECTS, meaning
+from firstfault.model.verdict import LIKELY, ExceptionFacts
+from firstfault.signatures import EFFECTS
 
 
 def findings(told: Told, run: Run) -> Findings:
@@ -53,9 +49,10 @@ def findings(told: Told, run: Run) -> Findings:
             effects.append(found)
         elif death.exit_code not in (0, None):
             nameless.append(death)
-    loose_faults, loose_effects, nameless = _unattributed(run, ends, nameless)
-    faults += loose_faults
-    effects += loose_effects
+    loose = unattributed(run, ends, nameless)
+    faults += loose.faults
+    effects += loose.effects
+    nameless = list(loose.nameless)
     effects += _of_survivors(run, ends)
     effects += launcher_and_slurm(run)
     faults, effects = _with_loose_words(run, faults, effects)
@@ -70,7 +67,7 @@ def findings(told: Told, run: Run) -> Findings:
         faults += interruption(told, run, ends)
     wrong = bool(faults or named or effects)
     faults = with_kernel_signs(told, run, ends, faults, wrong=wrong)
-    if not (faults or named or any(e.process is not None for e in effects) or loose_effects):
+    if not (faults or named or any(e.process is not None for e in effects) or loose.effects):
         faults, tasks = of_tasks(run)
         named = tuple(tasks)
     return Findings(
@@ -79,54 +76,6 @@ def findings(told: Told, run: Run) -> Findings:
         unnamed=named,
         strange=tuple(_strange(told, run, ends, faults)),
     )
-
-
-# Tracebacks of nobody in particular: a console without prefixes, or an agent's own stream.
-def _unattributed(
-    run: Run, ends: Sequence[Death], nameless: Sequence[Death]
-) -> tuple[list[Fault], list[Effect], list[Death]]:
-    groups: dict[str, list[Happened]] = {}
-    effects: list[Effect] = []
-    raised: dict[str, list[Traceback]] = {}
-    for own in (death.raised.event for death in ends if death.raised is not None):
-        known = raised.setdefault(own.message.strip()[:200], [])
-        if not any(says_same(own, other) for other in known):
-            known.append(own)
-    for each in run.happened:
-        event = each.event
-        if not isinstance(event, Traceback) or each.process is not None or is_launchers(each):
-            continue
-        if not is_exception(event) or _is_echo(event, raised):
-            continue
-        sign = meaning("exception", f"{event.type}: {event.message}")
-        if sign is not None and sign.means in ("peer-lost", "waited", "stopped"):
-            effects.append(Effect(sign.means, proof(each)))
-            continue
-        frame = own_frame(event.frames)
-        where = f"{frame.file}:{frame.line}" if frame else event.message[:80]
-        groups.setdefault(f"{event.type} {where}", []).append(each)
-    faults = [_loose_fault(key, seen, alone=not ends) for key, seen in sorted(groups.items())]
-    owners = [death for death in nameless if (death.exit_code or 0) > 0 and death.raised is None]
-    if not faults and len(effects) >= len(owners):
-        # As many tracebacks of lost peers as ranks without a reason: these are theirs.
-        effects += [
-            Effect(effects[0].kind, proof(death.exits[0]), death.process, death.noticed_at)
-            for death in owners
-        ]
-        return faults, effects, [death for death in nameless if death not in owners]
-    if len(faults) != 1 or not owners:
-        return faults, effects, list(nameless)
-    if effects and len(owners) > 1:
-        # One of these ranks raised it, the others lost a peer: which is which is not told.
-        one = msgspec.structs.replace(faults[0], candidates=tuple(d.process for d in owners))
-        return [one], effects, [death for death in nameless if death not in owners]
-    # As many tracebacks as ranks that ended so: each has one. Otherwise a rank that its agent
-    # ended may have raised it too.
-    even = len(owners) == len(next(iter(groups.values())))
-    owned = [
-        msgspec.structs.replace(with_process(faults[0], death), rank_sure=even) for death in owners
-    ]
-    return owned, effects, [death for death in nameless if death not in owners]
 
 
 # Ranks that said they lost a peer or waited in vain, and of whose end nothing is told.
@@ -165,34 +114,6 @@ def _with_words_of_the_nameless(
     places = {each.event.place for each in telling}
     rest = [f for f in faults if not {each.place for each in f.proofs} <= places]
     return [*rest, *named], [death for death in nameless if death not in owners]
-
-
-# A table, or a file of which nothing tells whose it is, repeats what a known rank said.
-def _is_echo(event: Traceback, raised: dict[str, list[Traceback]]) -> bool:
-    return any(says_same(event, other) for other in raised.get(event.message.strip()[:200], ()))
-
-
-def _loose_fault(key: str, seen: Sequence[Happened], *, alone: bool) -> Fault:
-    first = seen[0]
-    event = first.event
-    assert isinstance(event, Traceback)
-    sign = meaning("exception", f"{event.type}: {event.message}")
-    means = None if sign is None else sign.means
-    cause = cause_of(event, means)
-    killed = cause == "worker-killed"
-    limit = POSSIBLE if killed else worth(event, sign, cut=all(each.cut for each in seen))
-    return Fault(
-        cause="process.killed" if killed else cause,
-        key=key,
-        host=first.event.speaker.host if isinstance(first.event, Traceback) else None,
-        at=event.at,
-        sources=frozenset({"rank"}),
-        proofs=tuple(dict.fromkeys(proof(each) for each in seen[:3])),
-        exception=exception_facts(event),
-        # An agent that fails by itself is rarely the first: only where no rank ended.
-        sure=limit != POSSIBLE and (not is_agents(event) or (alone and means is not None)),
-        limit=limit,
-    )
 
 
 # Lines that a signature knows, in streams of nobody in particular. What a process said as it

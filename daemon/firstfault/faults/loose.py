@@ -1,0 +1,157 @@
+"""Tracebacks of nobody in particular: a console without prefixes, or an agent's own stream.
+
+What a document says belongs to the ranks whose ends its agent notes there: another node's ranks
+write into another one. What stands in a document without an agent's word may be anybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from firstfault.faults.death import Death, is_exception, says_same
+from firstfault.faults.effects import is_agents, is_launchers
+from firstfault.faults.processes import (
+    cause_of,
+    exception_facts,
+    own_frame,
+    proof,
+    with_process,
+    worth,
+)
+from firstfault.model.event import Traceback
+from firstfault.model.fault import Effect, Fault
+from firstfault.model.run import Happened, Run
+from firstfault.model.verdict import POSSIBLE
+from firstfault.signatures import EFFECTS, meaning
+
+# A document, and the task whose agent speaks in it.
+Scope = tuple[str, int | None]
+# An exception that so many lines followed did not end a job of which nothing else went wrong.
+_WENT_ON = 3
+
+
+class Loose(msgspec.Struct, frozen=True):
+    """What the tracebacks of nobody offer; ``nameless`` are the deaths that still have no reason."""
+
+    faults: tuple[Fault, ...]
+    effects: tuple[Effect, ...]
+    nameless: tuple[Death, ...]
+
+
+def unattributed(run: Run, ends: Sequence[Death], nameless: Sequence[Death]) -> Loose:
+    """The faults and effects of tracebacks that no prefix gives to a rank."""
+    found: dict[Scope, list[Happened]] = {}
+    for each in _tracebacks(run, ends):
+        found.setdefault(_scope(each), []).append(each)
+    faults: list[Fault] = []
+    effects: list[Effect] = []
+    left = list(nameless)
+    alone = not ends
+    anybodys: list[Happened] = []
+    for scope, seen in sorted(found.items(), key=lambda item: repr(item[0])):
+        mine = [death for death in left if scope in _scopes(death)]
+        if not mine:
+            anybodys += seen
+            continue
+        part = _within(seen, mine, alone=alone)
+        faults += part.faults
+        effects += part.effects
+        left = [death for death in left if death not in mine or death in part.nameless]
+    rest = _within(anybodys, left, alone=alone)
+    return Loose((*faults, *rest.faults), (*effects, *rest.effects), rest.nameless)
+
+
+def _scope(each: Happened) -> Scope:
+    speaker = getattr(each.event, "speaker", None)
+    return each.event.place.document, getattr(speaker, "task", None)
+
+
+def _scopes(death: Death) -> set[Scope]:
+    return {_scope(each) for each in death.exits}
+
+
+# The tracebacks that tell something: no launcher's, no echo of what a known rank said.
+def _tracebacks(run: Run, ends: Sequence[Death]) -> list[Happened]:
+    raised: dict[str, list[Traceback]] = {}
+    for own in (death.raised.event for death in ends if death.raised is not None):
+        known = raised.setdefault(own.message.strip()[:200], [])
+        if not any(says_same(own, other) for other in known):
+            known.append(own)
+    return [
+        each
+        for each in run.happened
+        if isinstance(each.event, Traceback)
+        and each.process is None
+        and not is_launchers(each)
+        and is_exception(each.event)
+        and not _is_echo(each.event, raised)
+        and not (each.event.followed >= _WENT_ON and not ends)
+    ]
+
+
+# A table, or a file of which nothing tells whose it is, repeats what a known rank said.
+def _is_echo(event: Traceback, raised: dict[str, list[Traceback]]) -> bool:
+    return any(says_same(event, other) for other in raised.get(event.message.strip()[:200], ()))
+
+
+def _within(seen: Sequence[Happened], nameless: Sequence[Death], *, alone: bool) -> Loose:
+    groups: dict[str, list[Happened]] = {}
+    effects: list[Effect] = []
+    for each in seen:
+        event = each.event
+        assert isinstance(event, Traceback)
+        sign = meaning("exception", f"{event.type}: {event.message}")
+        if sign is not None and sign.means in ("peer-lost", "waited", "stopped"):
+            effects.append(Effect(sign.means, proof(each)))
+            continue
+        frame = own_frame(event.frames)
+        where = f"{frame.file}:{frame.line}" if frame else event.message[:80]
+        groups.setdefault(f"{event.type} {where}", []).append(each)
+    faults = [_fault(key, group, alone=alone) for key, group in sorted(groups.items())]
+    owners = [death for death in nameless if (death.exit_code or 0) > 0 and death.raised is None]
+    others = tuple(death for death in nameless if death not in owners)
+    if not faults and len(effects) >= len(owners):
+        # As many tracebacks of lost peers as ranks without a reason: these are theirs.
+        theirs = [
+            Effect(effects[0].kind, proof(death.exits[0]), death.process, death.noticed_at)
+            for death in owners
+        ]
+        return Loose((), (*effects, *theirs), others)
+    if len(faults) != 1 or not owners:
+        return Loose(tuple(faults), tuple(effects), tuple(nameless))
+    if effects and len(owners) > 1:
+        # One of these ranks raised it, the others lost a peer: which is which is not told.
+        one = msgspec.structs.replace(faults[0], candidates=tuple(d.process for d in owners))
+        return Loose((one,), tuple(effects), others)
+    # As many tracebacks as ranks that ended so: each has one. Otherwise a rank that its agent
+    # ended may have raised it too.
+    even = len(owners) == len(next(iter(groups.values())))
+    owned = tuple(
+        msgspec.structs.replace(with_process(faults[0], death), rank_sure=even) for death in owners
+    )
+    return Loose(owned, tuple(effects), others)
+
+
+def _fault(key: str, seen: Sequence[Happened], *, alone: bool) -> Fault:
+    event = seen[0].event
+    assert isinstance(event, Traceback)
+    sign = meaning("exception", f"{event.type}: {event.message}")
+    means = None if sign is None else sign.means
+    cause = cause_of(event, means)
+    killed = cause == "worker-killed"
+    limit = POSSIBLE if killed else worth(event, sign, cut=all(each.cut for each in seen))
+    return Fault(
+        cause="process.killed" if killed else cause,
+        key=key,
+        host=event.speaker.host,
+        at=event.at,
+        sources=frozenset({"rank"}),
+        proofs=tuple(dict.fromkeys(proof(each) for each in seen[:3])),
+        exception=exception_facts(event),
+        # An agent that fails by itself is rarely the first: only where no rank ended.
+        sure=limit != POSSIBLE
+        and (not is_agents(event) or (alone and means is not None and means not in EFFECTS)),
+        limit=limit,
+    )
