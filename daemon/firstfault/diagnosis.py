@@ -8,7 +8,7 @@ from firstfault.judge.runs import answering
 from firstfault.judge.verdict import assemble, facts_of
 from firstfault.model import verdict as v
 from firstfault.model.case import Case
-from firstfault.model.event import EndFacts, Xid
+from firstfault.model.event import EndFacts, Event, LaunchFailure, SlurmNote, TaskStatus, Xid
 from firstfault.model.fault import Proof
 from firstfault.model.run import Run, Told
 from firstfault.report import causes
@@ -55,5 +55,12 @@ def _say(
 def _is_healthy(told: Told, run: Run) -> bool:
     facts = told.facts
     ended_badly = facts is not None and facts.state not in (None, "COMPLETED")
-    alarmed = any(not isinstance(each.event, EndFacts | Xid) for each in run.happened)
+    alarmed = any(_alarms(each.event) for each in run.happened)
     return told.outputs > 0 and not ended_badly and not told.exit_status and not alarmed
+
+
+# A shell goes on after a command that it did not find; daemons' logs tell of other jobs.
+def _alarms(event: Event) -> bool:
+    if isinstance(event, LaunchFailure):
+        return event.fatal
+    return not isinstance(event, EndFacts | SlurmNote | TaskStatus | Xid)

@@ -73,6 +73,8 @@ def _of_accounting(told: Told, run: Run) -> Fault:
 
 def _fatal_fault(said: Sequence[Happened], told: Told, run: Run) -> Fault:
     hosts = {_launch(each).host for each in said}
+    # "Application launch failed" follows the line that names the node.
+    hosts = hosts - {None} or hosts
     kinds = {(_launch(each).what, _launch(each).host) for each in said}
     ended = [
         each
@@ -102,7 +104,10 @@ def _fatal_fault(said: Sequence[Happened], told: Told, run: Run) -> Fault:
 def _words_fault(words: Sequence[Happened], told: Told, run: Run) -> list[Fault]:
     last = words[-1]
     code = _launch(last).code
+    ended = [e for e in run.happened if isinstance(e.event, TaskEnd) and e.event.kind == "exit"]
     agrees = code is not None and code in _exit_codes(told, run)
+    if code is None and (ended or _job_failed(told)) and not run.roster:
+        return [_nowhere(last, ended)]
     if run.roster and not agrees:
         return []
     if not (agrees or last.last or _job_failed(told)):
@@ -114,7 +119,7 @@ def _words_fault(words: Sequence[Happened], told: Told, run: Run) -> list[Fault]
         Fault(
             cause=CAUSE,
             key=CAUSE,
-            host=_launch(last).host or _launch(last).speaker.host,
+            host=_launch(last).host or _launch(last).speaker.host or _host_of(ended, code),
             sources=frozenset({"script"} | ({"accounting"} if agrees else set())),
             proofs=_proofs([last, *words[:-1]]),
             sure=limit != POSSIBLE,
@@ -122,6 +127,24 @@ def _words_fault(words: Sequence[Happened], told: Told, run: Run) -> list[Fault]
             facts=_facts([last]),
         )
     ]
+
+
+# slurmstepd went to /tmp instead of the working directory: what then failed had nothing there.
+def _nowhere(said: Happened, ended: Sequence[Happened]) -> Fault:
+    return Fault(
+        cause=CAUSE,
+        key=CAUSE,
+        host=_launch(said).host or _launch(said).speaker.host,
+        sources=frozenset({"slurm"}),
+        proofs=(*_proofs([said]), *_proofs(ended[:1])),
+        limit=LIKELY,
+        facts=_facts([said]),
+    )
+
+
+def _host_of(ended: Sequence[Happened], code: int | None) -> str | None:
+    hosts = {e.event.host for e in ended if isinstance(e.event, TaskEnd) and e.event.number == code}
+    return hosts.pop() if len(hosts) == 1 else None
 
 
 def _exit_codes(told: Told, run: Run) -> set[int]:

@@ -163,7 +163,9 @@ def _events(line: Line, zone: Zone) -> list[Found]:
     found.extend(_cancelled(line, match, zone) for match in _FAILED.finditer(text))
     if match := _POLL.search(text):
         job, step = step_id(match["id"] or "")
-        used, limit = (None if n is None else int(n) for n in (match["used"], match["limit"]))
+        # Before StepId= was written so (20.11), the unit was not always the byte.
+        told = match["used"] is not None and "StepId=" in match[0]
+        used, limit = (int(match["used"]), int(match["limit"])) if told else (None, None)
         found.append(MemoryPoll(line.place, line.speaker, match["node"], job, step, used, limit))
     if _FIRST_EXIT.search(text):
         found.append(TaskStatus(line.place, "first-exit"))
