@@ -224,3 +224,42 @@ def test_slurmds_log_tells_of_an_oom_kill() -> None:
     )
 
     assert judged(log) == ("memory.cgroup-oom", v.LIKELY, "c2")
+
+
+def test_a_requeued_job_that_waits_again_is_answered_by_the_life_that_ended() -> None:
+    rows = [
+        "JobID|State|ExitCode|NodeList|Submit|Start|End",
+        "500|NODE_FAIL|0:0|c[1-2]|2026-11-30T09:00:00|2026-11-30T09:00:01|2026-11-30T10:00:00",
+        "500|PENDING|0:0|None assigned|2026-11-30T10:00:02|Unknown|Unknown",
+    ]
+
+    assert judged(made.document("sacct.txt", rows))[:2] == ("slurm.node-fail", v.CONFIRMED)
+
+
+def test_a_rank_cannot_speak_for_slurm() -> None:
+    lines = [f"[default0]:{line}" for line in (EXECVE, POLL, *made.cancelled("JOB 500", "c1"))]
+
+    assert judged(made.console(lines))[0] in ("none", "unknown")
+
+
+def test_a_missing_working_directory_explains_what_was_not_found_in_it() -> None:
+    lines = [
+        "slurmstepd: error: couldn't chdir to `/scratch/eve': No such file or directory: going to "
+        "/tmp instead",
+        "srun: error: c1: task 0: Exited with exit code 2",
+    ]
+
+    assert judged(made.console(lines))[:2] == ("slurm.launch", v.LIKELY)
+
+
+def test_a_command_that_was_not_found_and_good_output_are_no_failure() -> None:
+    assert judged(made.console([NOT_FOUND, "step 1", "done"]))[0] == "none"
+
+
+@pytest.mark.parametrize(
+    "note", ["_job_complete: JobId=499 WEXITSTATUS 1", "Time limit exhausted for JobId=499"]
+)
+def test_a_healthy_jobs_output_beside_the_controllers_log_is_healthy(note: str) -> None:
+    output = made.console(["step 1", "done"])
+
+    assert judged(output, made.accounting("COMPLETED", "0:0"), controller(note))[0] == "none"

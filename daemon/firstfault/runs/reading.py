@@ -192,7 +192,8 @@ def one_job(reads: Sequence[Read]) -> JobFacts | None:
     if len(ids) != 1:
         return None
     found.sort(key=lambda each: each[0])
-    # Of a job that was requeued, sacct may tell every life; its last one answers.
+    # Of a job that was requeued, sacct may tell every life; the last one that began answers.
+    found = [each for each in found if each[1].state != "PENDING"] or found
     last = max((when for _, fact in found if (when := _life(fact))), default=None)
     for _, fact in found:
         if last is None or _life(fact) in (None, last):
