@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from firstfault.diagnosis import diagnose
-from firstfault.intake.files import UnreadableInput, gather
+from firstfault.intake.files import Progress, UnreadableInput, gather
 from firstfault.model import verdict as v
 from firstfault.report import html, text
 from firstfault.report.wording import visible
 
 NONE, UNKNOWN, BAD_INPUT = 3, 4, 2
 _MOST_WARNINGS = 20
+_TOLD_EACH_S = 0.5
 
 
 @click.command()
@@ -55,7 +59,8 @@ def explain(paths: tuple[str, ...], form: str, output: Path | None, hosts: tuple
     if not paths and not named:
         raise click.UsageError("name a file, a folder, or - for standard input")
     try:
-        gathered = gather(paths, named, sys.stdin.buffer if sys.stdin else None)
+        with _progress() as progress:
+            gathered = gather(paths, named, sys.stdin.buffer if sys.stdin else None, progress)
     except UnreadableInput as error:
         _tell(str(error))
         sys.exit(BAD_INPUT)
@@ -66,6 +71,33 @@ def explain(paths: tuple[str, ...], form: str, output: Path | None, hosts: tuple
     verdict = diagnose(gathered.case)
     _write(_rendered(verdict, form, to_file=output is not None), output)
     sys.exit({"none": NONE, "unknown": UNKNOWN}.get(verdict.cause.id, 0))
+
+
+# A line on a terminal that is written over, and taken off at the end.
+@contextlib.contextmanager
+def _progress() -> Iterator[Progress | None]:
+    if not sys.stderr.isatty():
+        yield None
+        return
+    told_at = time.monotonic()
+    shown = False
+
+    def progress(name: str, count: int) -> None:
+        nonlocal told_at, shown
+        if time.monotonic() - told_at < _TOLD_EACH_S:
+            return
+        told_at = time.monotonic()
+        shown = True
+        line = f"firstfault: reading {visible(name)}: {count >> 20} MiB"
+        sys.stderr.write(f"\r{line[: shutil.get_terminal_size().columns - 1]}\x1b[K")
+        sys.stderr.flush()
+
+    try:
+        yield progress
+    finally:
+        if shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
 
 
 # File names are strangers' words, too: to a terminal nothing but what can be seen.

@@ -11,7 +11,16 @@ import msgspec
 import pytest
 import zstandard
 
-from firstfault.intake.files import UnreadableInput, gather, shown
+from firstfault.intake import files
+from firstfault.intake.excerpts import WHOLE
+from firstfault.intake.files import (
+    LEAST_KEPT,
+    MOST_KEPT,
+    UnreadableInput,
+    gather,
+    share,
+    shown,
+)
 from tests.intake.records import record
 
 TEXT = b"step 0\nstep 1\n"
@@ -162,3 +171,50 @@ def test_a_damaged_record_in_a_folder_is_a_warning(logs: Path) -> None:
 def test_bytes_that_are_no_utf8_are_spelled_out_in_a_name() -> None:
     assert shown(os.fsdecode(b"a\xff\xe4.log")) == "a\\xff\\xe4.log"
     assert shown("zwölf.log") == "zwölf.log"
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([], WHOLE),
+        ([5 * MIB, 900 * MIB], WHOLE),
+        ([MIB] * 100, WHOLE),
+        ([900 * MIB] * 16, MOST_KEPT // 16),
+        ([MIB] * 64 + [900 * MIB] * 4, 16 * MIB),
+        ([MIB] * 100_000, LEAST_KEPT),
+    ],
+)
+def test_what_is_kept_of_all_files_together_is_bounded(sizes: list[int], expected: int) -> None:
+    assert share(sizes) == expected
+
+
+def test_of_many_large_files_the_fault_is_kept_wherever_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MOST_KEPT", 4 * MIB)
+    quiet = b"step 1234 loss 0.5 throughput 1234.5\n" * 40_000
+    for n in range(20):
+        boom = b"ValueError: boom %d\n" % n
+        (tmp_path / f"rank{n:02}.log").write_bytes(quiet[: len(quiet) * n // 20] + boom + quiet)
+
+    found = gather([str(tmp_path)], {}, None).case.documents
+
+    assert sum(len(each.data) for document in found for each in document.excerpts) < 5 * MIB
+    for n, document in enumerate(found):
+        assert any(b"ValueError: boom %d\n" % n in each.data for each in document.excerpts)
+
+
+def test_json_is_kept_whole_however_many_large_files_stand_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MOST_KEPT", MIB)
+    data = b'{"jobs": [' + b" " * 2 * MIB + b"]}"
+    (tmp_path / "sacct.json").write_bytes(data)
+
+    (document,) = gather([str(tmp_path)], {}, None).case.documents
+
+    assert document.complete
+    assert b"".join(each.data for each in document.excerpts) == data

@@ -22,10 +22,10 @@ from firstfault.model.document import Excerpt
 
 WHOLE = 32 << 20
 # Of what may be kept of a huge file, one part in so many is its head, and its tail.
-_HEAD_SHARE = 32
-_TAIL_SHARE = 8
+_HEAD_SHARE = 64
+_TAIL_SHARE = 16
 # Around a line that counts: so much where there is room, and so little where there is not.
-_BEFORE, _AFTER = 16 << 10, 64 << 10
+_BEFORE, _AFTER = 8 << 10, 32 << 10
 _LEAST_BEFORE, _LEAST_AFTER = 1 << 10, 4 << 10
 # A traceback of which more lies between its first and its last line is kept at both ends.
 _LONGEST_TRACEBACK = 1 << 20
@@ -33,7 +33,7 @@ _LONGEST_TRACEBACK = 1 << 20
 # Opens anew what was read, from its start.
 Again = Callable[[], AbstractContextManager[BinaryIO]]
 # Is told how many bytes have been read.
-Progress = Callable[[int], None]
+Tell = Callable[[int], None]
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -49,14 +49,18 @@ def cut(
     again: Again | None = None,
     *,
     limit: int = WHOLE,
-    progress: Progress | None = None,
+    progress: Tell | None = None,
 ) -> Cut:
-    """What to keep of ``stream``, which is read to its end: at most ``limit`` bytes.
+    """What to keep of ``stream``, which is read to its end: at most about ``limit`` bytes.
 
     A huge file is read twice, the second time in part: by what ``again`` opens, else from a
     copy in a temporary file. Raises OSError where either cannot be read or written.
     """
     start = _read(stream, limit + 1)
+    if len(start) > limit < WHOLE and start.lstrip()[:1] == b"{":
+        # A record or another's JSON tells nothing in parts.
+        limit = WHOLE
+        start += _read(stream, limit + 1 - len(start))
     if len(start) <= limit:
         return Cut((Excerpt(0, 1, start),) if start else (), True, len(start))
     with contextlib.ExitStack() as stack:
@@ -100,7 +104,7 @@ def _rewound(copy: BinaryIO) -> Again:
 class _Found:
     """What the first reading of a huge file tells."""
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self, progress: Tell | None) -> None:
         self.hits = Hits()
         self.size = 0
         # Of each chunk, its offset and the number of the line at its start.
@@ -116,7 +120,7 @@ class _Found:
             self._progress(self.size)
 
 
-def _searched(stream: BinaryIO, again: Again, progress: Progress | None) -> _Found:
+def _searched(stream: BinaryIO, again: Again, progress: Tell | None) -> _Found:
     if program := grep():
         found = _Found(progress)
         with contextlib.suppress(GrepFailed):

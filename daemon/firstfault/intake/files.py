@@ -11,7 +11,8 @@ import os
 import select
 import stat
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -19,7 +20,7 @@ import msgspec
 import zstandard
 
 from firstfault.intake.case import case as case_of_records
-from firstfault.intake.excerpts import Again, Cut, cut
+from firstfault.intake.excerpts import WHOLE, Again, Cut, Tell, cut
 from firstfault.model import evidence
 from firstfault.model.case import Case
 from firstfault.model.document import Document
@@ -28,9 +29,18 @@ from firstfault.readers.times import epoch
 
 # How long a named pipe may stay without a writer or a byte.
 PIPE_PATIENCE_S = 10
+# What is kept of all files together, and of each at least, in bytes.
+MOST_KEPT = 128 << 20
+LEAST_KEPT = 16 << 10
+# What a packed file or a pipe is taken to hold.
+_PACKED = 8
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 # Files of a run's folder that are no logs: told by their first bytes.
 _BINARY = (b"PK\x03\x04", b"\x7fELF", b"\x89PNG", b"\x80\x02", b"\x80\x04", b"\x93NUMPY", b"SQLite")
+
+
+# Is told a huge file's name and how many bytes of it have been read.
+Progress = Callable[[str, int], None]
 
 
 class UnreadableInput(Exception):
@@ -58,10 +68,16 @@ class Gathered(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-def gather(paths: Iterable[str], hosts: Mapping[str, str], stdin: BinaryIO | None) -> Gathered:
+def gather(
+    paths: Iterable[str],
+    hosts: Mapping[str, str],
+    stdin: BinaryIO | None,
+    progress: Progress | None = None,
+) -> Gathered:
     """The case in ``paths`` (files, folders, "-"); ``hosts`` maps a path to its host.
 
-    A file that two names lead to is read once. ``stdin`` is read for "-" only. Raises
+    A file that two names lead to is read once. ``stdin`` is read for "-" only. ``progress`` is
+    told the name of a huge file and how many of its bytes have been read. Raises
     `UnreadableInput` for a named path that is not there or cannot be read. What cannot be read
     in a folder is a warning.
     """
@@ -70,9 +86,14 @@ def gather(paths: Iterable[str], hosts: Mapping[str, str], stdin: BinaryIO | Non
     documents: list[Document] = []
     records: list[evidence.EvidenceRecord] = []
     warnings: list[str] = []
-    for path, name in _files(sorted(named), places, warnings):
+    entries = list(_files(sorted(named), places, warnings))
+    limit = share([_expected(path) for path, _ in entries], MOST_KEPT)
+    for path, name in entries:
+        tell = partial(progress, shown(name)) if progress else None
         try:
-            found = _from_stdin(stdin) if path is None else _from_file(path)
+            found = (
+                _from_stdin(stdin, limit, tell) if path is None else _from_file(path, limit, tell)
+            )
             document = _document(name, found, places)
             if kind(document) is Kind.RECORD:
                 record = evidence.decode(b"".join(e.data for e in document.excerpts))
@@ -89,6 +110,36 @@ def gather(paths: Iterable[str], hosts: Mapping[str, str], stdin: BinaryIO | Non
     if not documents and not records and not warnings:
         warnings.append(f"{', '.join(map(shown, sorted(named)))}: no logs there")
     return Gathered(_case(documents, records), tuple(warnings))
+
+
+def share(sizes: Iterable[int], most: int = MOST_KEPT) -> int:
+    """What may be kept of each of the files of ``sizes`` bytes, in bytes: `WHOLE` at the most.
+
+    Small files leave what they do not need to the large ones; together they hold no more than
+    ``most``, but for `LEAST_KEPT` of each.
+    """
+    left = most
+    ordered = sorted(sizes)
+    for n, size in enumerate(ordered):
+        even = left // (len(ordered) - n)
+        if size > even:
+            return max(LEAST_KEPT, min(WHOLE, even))
+        left -= min(size, WHOLE)
+    return WHOLE
+
+
+# How much there is in a file; nobody knows before it is read where it is packed or a pipe.
+def _expected(path: Path | None) -> int:
+    if path is None:
+        return WHOLE
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            return WHOLE
+        packed = path.suffix in (".gz", ".xz", ".zst", ".zstd")
+        return min(WHOLE, status.st_size * (_PACKED if packed else 1))
+    except OSError:
+        return 0
 
 
 def shown(name: str) -> str:
@@ -194,16 +245,16 @@ def _walk(entries: Iterable[Path], warnings: list[str]) -> Iterator[Path]:
             warnings.append(f"{shown(str(entry))}: {error.strerror or error}; left out")
 
 
-def _from_stdin(stdin: BinaryIO | None) -> tuple[Cut, None]:
+def _from_stdin(stdin: BinaryIO | None, limit: int, tell: Tell | None) -> tuple[Cut, None]:
     if stdin is None:
         raise OSError(0, "standard input is closed")
     with _decompressed(
         cast(io.BufferedReader, io.BufferedReader(cast(io.RawIOBase, stdin)))
     ) as stream:
-        return cut(stream), None
+        return cut(stream, limit=limit, progress=tell), None
 
 
-def _from_file(path: Path) -> tuple[Cut, dt.datetime | None]:
+def _from_file(path: Path, limit: int, tell: Tell | None) -> tuple[Cut, dt.datetime | None]:
     # Opening a pipe waits for its writer, for ever if none comes: so it is opened without.
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
@@ -216,7 +267,7 @@ def _from_file(path: Path) -> tuple[Cut, dt.datetime | None]:
             raise _NoLog(0, "a binary file, not a log")
         again = _rewound(file) if stat.S_ISREG(status.st_mode) else None
         with _decompressed(file) as stream:
-            return cut(stream, again), epoch(status.st_mtime)
+            return cut(stream, again, limit=limit, progress=tell), epoch(status.st_mtime)
 
 
 # The open file itself: by its name another may stand there by now.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import fcntl
 import os
 import subprocess
 import threading
@@ -57,6 +58,9 @@ def search_with(program: str, stream: BinaryIO, found: Found, passed: Passed) ->
     except OSError as error:
         raise GrepFailed(str(error)) from error
     assert process.stdin is not None and process.stdout is not None
+    # A user's pipes may be limited: smaller ones do.
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, CHUNK)
     breaks = _Breaks()
     listener = threading.Thread(target=_listen, args=(process.stdout, breaks, found), daemon=True)
     listener.start()
