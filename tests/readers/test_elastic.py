@@ -45,7 +45,7 @@ FIRST_LINE = "failed (exitcode: -9) local_rank: 4 (pid: 208585) of binary: /usr/
         (
             f"E0825 17:31:27.240000 139795859210880 {PATH}:826] ",
             dt.datetime(2026, 8, 25, 17, 31, 27, 240000, UTC),
-            None,
+            139795859210880,
         ),
         (
             f"E1130 16:06:59.358000 20279 {PATH}:1002] ",
@@ -454,6 +454,20 @@ def test_ranks_of_two_agents_that_speak_at_once_are_told_of_neither() -> None:
     assert starts(twice) == []
 
 
+def test_since_torch_2_3_each_line_of_the_list_has_the_agents_head() -> None:
+    head = "I1130 16:06:59.358000 {} torch/distributed/elastic/agent/server/api.py:553] "
+    other = RESULT.replace("s=[2, 3]", "s=[0, 1]").rstrip().split("\n")
+    mixed = "".join(
+        f"{head.format(20279)}{a}\n{head.format(139795859210880)}{b}\n"
+        for a, b in zip(RESULT.rstrip().split("\n"), other, strict=True)
+    )
+
+    assert [(each.agent_pid, each.ranks) for each in starts(mixed)] == [
+        (20279, ((0, 2), (1, 3))),
+        (139795859210880, ((0, 0), (1, 1))),
+    ]
+
+
 def test_a_list_of_ranks_that_was_cut_is_none() -> None:
     assert starts(RESULT[:-60] + "step 1\n") == []
 
@@ -465,10 +479,6 @@ def test_a_list_of_ranks_that_was_cut_is_none() -> None:
         ("[default] Detected 1 new nodes from group_rank=0; will restart worker group", "changed"),
         (
             "[default] worker group successfully finished. Waiting 300 seconds for other agents to finish.",
-            "finished",
-        ),
-        (
-            "Local worker group finished (WorkerState.SUCCEEDED). Waiting 300 seconds for other agents to finish",
             "finished",
         ),
     ],

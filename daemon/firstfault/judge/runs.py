@@ -56,7 +56,9 @@ def answering(told: Told, found: Sequence[Findings]) -> Answer:
     last = told.runs[-1]
     went_on = len(found) > 1 and not failing[-1] and not _known_failed(told)
     if went_on and (last.progressed or last.finished_agents > 0 or last.attempt > 0):
-        return Answer(None, (*_earlier(told, failing, "unknown"), "unknown"), False)
+        whole = 0 < (last.expected_agents or 0) <= last.finished_agents
+        ended = "succeeded" if whole else "unknown"
+        return Answer(None, (*_earlier(told, failing, "unknown"), ended), False)
     if not any(failing):
         return Answer(len(found) - 1, tuple(outcomes), False)
     first = failing.index(True)

@@ -103,11 +103,14 @@ def job(told: Told, run: Run | None) -> v.Job:
     )
 
 
-# How many ranks there were: all numbers seen, or as many processes on each of the job's nodes;
+# How many ranks there were: what agents or the program say, all numbers seen, or as many processes on each of the job's nodes;
 # not while one of the nodes is silent.
 def _world_size(told: Told, run: Run | None) -> int | None:
     roster = run.roster if run else ()
     ranks = {process.rank for process in roster if process.rank is not None}
+    said = run.expected_ranks if run else None
+    if said is not None and max(ranks, default=0) < said:
+        return said
     if told.absent or not set(told.nodes) <= {process.host for process in roster}:
         return None
     if len(ranks) == len(roster) and ranks and ranks == set(range(len(ranks))):

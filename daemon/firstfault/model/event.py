@@ -100,7 +100,10 @@ class Xid(msgspec.Struct, frozen=True):
 
 
 class ExitNoticed(msgspec.Struct, frozen=True):
-    """An agent said which of its processes failed: the line "failed (exitcode: ...)"."""
+    """An agent said which of its processes failed: the line "failed (exitcode: ...)".
+
+    ``agent_pid`` tells agents apart: the agent's pid, before torch 2.5 its main thread's id.
+    """
 
     place: Place
     speaker: Speaker
@@ -133,13 +136,17 @@ class TableEntry(msgspec.Struct, frozen=True):
 
 
 class ClosingSignal(msgspec.Struct, frozen=True):
-    """An agent ends a healthy process; ``forced`` is its SIGKILL after the grace time."""
+    """An agent ends a healthy process; ``forced`` is its SIGKILL after the grace time.
+
+    ``agent_pid`` is as in `ExitNoticed`.
+    """
 
     place: Place
     speaker: Speaker
     at: Span | None
     pid: int
     forced: bool
+    agent_pid: int | None = None
 
 
 class AgentSignalled(msgspec.Struct, frozen=True):
@@ -172,8 +179,10 @@ class Traceback(msgspec.Struct, frozen=True):
     ``more`` are the message's further lines, as far as they are surely its own. ``thread`` is
     True for a thread's death (its process goes on), ``child`` for that of a process that
     multiprocessing started, ``spawned`` the index of the process that torch.multiprocessing.spawn
-    says raised it. ``mixed`` is True where other tracebacks stood among its lines: its frames are
-    those that are surely its own, perhaps none.
+    says raised it. ``cut`` is True where the traceback that it led to has no end: what ended the
+    process is another one. ``mixed`` is True where other tracebacks stood among its lines: its frames are
+    those that are surely its own, perhaps none. ``bare`` is True for an exception's line alone,
+    without a traceback before it, that a signature knows: it may tell of one that was caught.
     """
 
     place: Place
@@ -192,6 +201,16 @@ class Traceback(msgspec.Struct, frozen=True):
     child: bool = False
     spawned: int | None = None
     mixed: bool = False
+    cut: bool = False
+    bare: bool = False
+
+
+class TornTraceback(msgspec.Struct, frozen=True):
+    """A traceback whose end is missing, the last of its stream; ``place`` is its last line."""
+
+    place: Place
+    speaker: Speaker
+    frames: tuple[Frame, ...]
 
 
 class FatalError(msgspec.Struct, frozen=True):
@@ -465,6 +484,7 @@ Event = (
     | ClosingSignal
     | AgentSignalled
     | Traceback
+    | TornTraceback
     | FatalError
     | TaskEnd
     | OomNoticed

@@ -19,7 +19,7 @@ from firstfault.model.event import (
     LaunchBegan,
     WorkersStarted,
 )
-from firstfault.model.line import Line, Place, Span, Speaker
+from firstfault.model.line import Line, Span
 from firstfault.readers.times import Zone, glog, moment, noticed
 
 _GLOG = re.compile(
@@ -42,7 +42,6 @@ _GROUP = (
     (re.compile(r"Worker group (?:FAILED|UNHEALTHY)\. \d+/\d+ attempts left; will "), "failed"),
     (re.compile(r"Detected \d+ new nodes from group_rank=\d+; will restart worker"), "changed"),
     (re.compile(r"worker group successfully finished\. Waiting \d+ seconds for "), "finished"),
-    (re.compile(r"Local worker group finished \((?:WorkerState\.)?SUCCEEDED\)\. "), "finished"),
 )
 # torchrun, once for each agent, before its workers: the one line that it writes by default.
 _THREADS = "Setting OMP_NUM_THREADS environment variable for each process to be "
@@ -60,22 +59,27 @@ AgentEvent = ExitNoticed | ClosingSignal | AgentSignalled | GroupEnded | LaunchB
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What stands before an agent's message: ``layout`` is None for a line without one."""
+    """What stands before an agent's message: ``layout`` is None for a line without one.
+
+    ``agent`` is the agent's pid, before torch 2.5 its main thread's id (15 digits); ``end`` is
+    where the message begins.
+    """
 
     layout: str | None = None
     at: dt.datetime | None = None
-    pid: int | None = None
+    agent: int | None = None
+    end: int = 0
 
 
 def head(text: str, zone: Zone) -> Head:
     """The head of an agent's line, in any of its layouts."""
     if match := _GLOG.match(text):
-        # Before torch 2.4 the number is a thread id (15 digits), not a pid.
-        pid = int(match["pid"]) if len(match["pid"]) <= 8 else None
-        return Head("glog", glog(match["day"], match["clock"], zone), pid)
+        at = glog(match["day"], match["clock"], zone)
+        return Head("glog", at, int(match["pid"]), match.end())
     if match := _BRACKETED.match(text):
-        return Head("bracketed", moment(match["time"], zone))
-    return Head("plain") if _PLAIN.match(text) else Head()
+        return Head("bracketed", moment(match["time"], zone), None, match.end())
+    match = _PLAIN.match(text)
+    return Head("plain", end=match.end()) if match else Head()
 
 
 def agent_event(line: Line, zone: Zone) -> AgentEvent | None:
@@ -90,13 +94,13 @@ def agent_event(line: Line, zone: Zone) -> AgentEvent | None:
             int(match[1]),
             int(match[2]),
             int(match[3]),
-            begin.pid,
+            begin.agent,
         )
     span = None if begin.at is None else Span(begin.at, begin.at)
     if match := _CLOSING.search(text):
-        return ClosingSignal(line.place, line.speaker, span, int(match[1]), False)
+        return ClosingSignal(line.place, line.speaker, span, int(match[1]), False, begin.agent)
     if match := _FORCED.search(text):
-        return ClosingSignal(line.place, line.speaker, span, int(match[1]), True)
+        return ClosingSignal(line.place, line.speaker, span, int(match[1]), True, begin.agent)
     if match := _OLD_CLOSING.match(text):
         return ClosingSignal(line.place, line.speaker, None, int(match[1]), False)
     if _OLD_DEATH.match(text):
@@ -110,7 +114,7 @@ def agent_event(line: Line, zone: Zone) -> AgentEvent | None:
     if begin.layout is not None:
         for pattern, how in _GROUP:
             if pattern.search(text):
-                return GroupEnded(line.place, line.speaker, span, begin.pid, how)
+                return GroupEnded(line.place, line.speaker, span, begin.agent, how)
     return None
 
 
@@ -118,57 +122,71 @@ def _signal_number(word: str) -> int:
     return int(word) if word.isdigit() else _SIGNAL_NUMBERS.get(word, 0)
 
 
+class _Started:
+    """One message that is not through yet."""
+
+    def __init__(self, line: Line, begin: Head) -> None:
+        self.line = line
+        self.begin = begin
+        self.fields: dict[str, str] = {}
+
+
 class StartReader:
     """Takes one stream's lines and gives what its agents say of the ranks that they start.
 
-    The message has a line for each of its fields; of two that are written into one another,
-    nothing is told.
+    The message has a line for each of its fields, each with the agent's head since torch 2.3. Of
+    two that are written into one another and have no such head, nothing is told.
     """
 
     def __init__(self) -> None:
-        self.active = False
-        self._fields: dict[str, str] = {}
-        self._first: tuple[Place, Speaker, Head] | None = None
+        self._open: dict[int | None, _Started] = {}
+
+    @property
+    def active(self) -> bool:
+        """Whether a message is not through yet."""
+        return bool(self._open)
 
     def feed(self, line: Line, zone: Zone) -> WorkersStarted | None:
         """The event that ``line`` ends."""
+        begin = head(line.text, zone)
+        agent = begin.agent
         if "Rendezvous complete for" in line.text:
-            whole = _RESULT.search(line.text) is not None and not self.active
-            self.active, self._fields = whole, {}
-            self._first = (line.place, line.speaker, head(line.text, zone)) if whole else None
+            if self._open.pop(agent, None) is None and _RESULT.search(line.text):
+                self._open[agent] = _Started(line, begin)
             return None
-        if not self.active:
+        if begin.layout is None and len(self._open) == 1:
+            agent = next(iter(self._open))
+        told = self._open.get(agent)
+        if told is None:
             return None
-        match = _RESULT_FIELD.match(line.text)
-        if match is None or match[1] in self._fields:
-            self.active = False
+        match = _RESULT_FIELD.match(line.text, begin.end)
+        if match is None or match[1] in told.fields:
+            del self._open[agent]
             return None
-        self._fields[match[1]] = match[2]
+        told.fields[match[1]] = match[2]
         if match[1] != "global_world_sizes":
             return None
-        self.active = False
-        return self._started()
+        del self._open[agent]
+        return _started(told)
 
-    def _started(self) -> WorkersStarted | None:
-        fields = self._fields
-        local, ranks = _list(fields.get("local_ranks")), _list(fields.get("global_ranks"))
-        restarts, agents = fields.get("restart_count", ""), fields.get("group_world_size", "")
-        if self._first is None or not ranks or not restarts.isdigit():
-            return None
-        # Before torch 2.0 local_ranks is a list too; where it is not, ranks are in local order.
-        local = local if len(local) == len(ranks) else list(range(len(ranks)))
-        place, speaker, begin = self._first
-        sizes = set(_list(fields.get("global_world_sizes")))
-        return WorkersStarted(
-            place=place,
-            speaker=speaker,
-            at=None if begin.at is None else Span(begin.at, begin.at),
-            agent_pid=begin.pid,
-            restarts=int(restarts),
-            ranks=tuple(zip(local, ranks, strict=True)),
-            agents=int(agents) if agents.isdigit() else None,
-            world_size=sizes.pop() if len(sizes) == 1 else None,
-        )
+
+def _started(told: _Started) -> WorkersStarted | None:
+    fields, begin = told.fields, told.begin
+    local, ranks = _list(fields.get("local_ranks")), _list(fields.get("global_ranks"))
+    restarts, agents = fields.get("restart_count", ""), fields.get("group_world_size", "")
+    if len(local) != len(ranks) or not ranks or not restarts.isdigit():
+        return None
+    sizes = set(_list(fields.get("global_world_sizes")))
+    return WorkersStarted(
+        place=told.line.place,
+        speaker=told.line.speaker,
+        at=None if begin.at is None else Span(begin.at, begin.at),
+        agent_pid=begin.agent,
+        restarts=int(restarts),
+        ranks=tuple(zip(local, ranks, strict=True)),
+        agents=int(agents) if agents.isdigit() else None,
+        world_size=sizes.pop() if len(sizes) == 1 else None,
+    )
 
 
 def _list(text: str | None) -> list[int]:

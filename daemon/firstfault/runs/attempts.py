@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from firstfault.model.event import Event, ExitNoticed, GroupEnded, TableEntry, WorkersStarted
 from firstfault.model.line import Speaker
 
+# An agent's task, and its pid or main thread's id.
 Agent = tuple[int | None, int | None]
+_MOST_PID = 1 << 22
 
 
 def speaker_of(event: Event) -> Speaker:
@@ -31,10 +33,11 @@ class Attempts:
 
     def of(self, event: Event) -> int:
         """The attempt of an event."""
-        if isinstance(event, WorkersStarted):
-            return event.restarts
-        pid = event.agent_pid if isinstance(event, ExitNoticed | GroupEnded) else None
-        return self.at(speaker_of(event), event.place.offset, pid)
+        named = ExitNoticed | GroupEnded | WorkersStarted
+        agent = event.agent_pid if isinstance(event, named) else None
+        found = self.at(speaker_of(event), event.place.offset, agent)
+        # An agent that only followed another's restart does not count it.
+        return max(found, event.restarts) if isinstance(event, WorkersStarted) else found
 
     def at(self, who: Speaker, offset: int, agent_pid: int | None = None) -> int:
         """The attempt of a speaker's line at ``offset``."""
@@ -71,8 +74,12 @@ def _ends(events: Sequence[Event]) -> dict[Agent, list[int]]:
         if isinstance(event, ExitNoticed) or (isinstance(event, GroupEnded) and changed):
             key = (speaker_of(event).task, event.agent_pid)
             ends.setdefault(key, []).append(event.place.offset)
-    nameless = ends.get((None, None), [])
-    if len(nameless) > 1 and tables != 1:
-        # Several agents without labels and pids: their ends cannot be told from restarts.
+    # Several agents without labels and pids: their ends cannot be told from restarts.
+    if len(ends.get((None, None), [])) > 1 and tables != 1:
         del ends[(None, None)]
+    # A main thread's id is an address: where nothing randomises these, agents share it.
+    threads = [key for key in ends if key[0] is None and (key[1] or 0) > _MOST_PID]
+    if 0 < len(threads) < tables:
+        for key in threads:
+            del ends[key]
     return {key: sorted(set(offsets)) for key, offsets in ends.items()}

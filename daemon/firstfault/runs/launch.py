@@ -151,7 +151,7 @@ def _happened(read: Read, event: Event, found: Sequence[Seen], roster: Roster) -
         roster.process(found[0] if len(found) == 1 else None),
         source,
         last=last,
-        cut=last and not read.whole,
+        cut=(last and not read.whole) or (isinstance(event, Traceback) and event.bare),
     )
 
 
