@@ -31,7 +31,7 @@ class Happened(msgspec.Struct, frozen=True):
     """An event and whose it is: a process of the roster, or None.
 
     ``last`` is True where its line is its document's last one; ``cut`` where, besides, that
-    line has no end: more may have stood there.
+    line has no end, or where a traceback is not there: more may have stood there.
     """
 
     event: Event

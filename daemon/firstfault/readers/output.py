@@ -13,6 +13,7 @@ from firstfault.readers.fatal import FatalErrorReader
 from firstfault.readers.launchers import LAUNCHER_WORDS, LauncherReader
 from firstfault.readers.python import TracebackReader
 from firstfault.readers.slurm_output import SLURM_WORDS, slurm_events, stepd_node
+from firstfault.readers.stack_lines import bare_exception
 from firstfault.readers.table import TableReader
 from firstfault.readers.times import Zone
 from firstfault.readers.world import WORLD_WORDS, world_size
@@ -108,7 +109,7 @@ def _with_end(event: Event, last: dict[Speaker, int], streams: dict[Speaker, _St
     stream = streams[event.speaker]
     followed = stream.tracebacks.followed(event.place)
     final = event.place.offset >= last[event.speaker] or (
-        not followed and stream.launched < event.place.offset
+        not event.bare and not followed and stream.launched < event.place.offset
     )
     return msgspec.structs.replace(event, final=final, followed=followed)
 
@@ -136,7 +137,20 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
     # The source in a traceback may hold any words.
     if not tracebacks.code and (sign := meaning("line", text)):
         found.append(Sign(line.place, line.speaker, sign.id, sign.means, sign.at_most))
+    elif not found and not tracebacks.inside and (bare := _bare_exception(line)):
+        found.append(bare)
     return found
+
+
+# An exception's line without its traceback: people paste such, and some programs print no more.
+def _bare_exception(line: Line) -> Traceback | None:
+    named = bare_exception(line.text)
+    if named is None:
+        return None
+    sign = meaning("exception", line.text)
+    if sign is None or sign.means in ("launcher", "stopped"):
+        return None
+    return Traceback(line.place, line.speaker, None, named[0], named[1][:2_000], (), bare=True)
 
 
 # What an agent, another launcher or Slurm says in a line.
