@@ -175,3 +175,10 @@ def test_a_kill_that_stands_among_the_jobs_output_is_not_sure() -> None:
     verdict = made.judged(console, made.accounting("FAILED"))
 
     assert verdict.cause.confidence != v.CONFIRMED
+
+
+def test_a_kernel_log_alone_with_many_kills_of_a_full_node_tells_a_likely_cause() -> None:
+    full = [nameless_kill(pid, uid=0)[0].replace("Memory cgroup out", "Out") for pid in (811, 812)]
+    verdict = made.judged(made.kernel_log("c1", full))
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("memory.host-oom", v.LIKELY)

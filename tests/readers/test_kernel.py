@@ -138,7 +138,17 @@ def decoded_wall(text: str, number: int = 0) -> str:
     return f"kern  :warn  : [Mon Nov 30 15:56:2{number} 2026] {text}"
 
 
+def grepped(text: str, number: int = 0) -> str:
+    return f"messages:{100 + number}:Nov 30 15:56:2{number} n4 kernel: {text}"
+
+
+def numbered(text: str, number: int = 0) -> str:
+    return f"{100 + number}:[ 1629.47{2500 + number:04d}] {text}"
+
+
 FORMS: list[Callable[..., str]] = [
+    grepped,
+    numbered,
     rsyslog_priority,
     rfc5424,
     journal_monotonic,

@@ -137,7 +137,7 @@ def test_a_kernel_log_below_a_jobs_output_is_quoted() -> None:
     assert all(event.quoted for event in events)
 
 
-@pytest.mark.parametrize("prefix", ["0: ", "[default1]:", "[rank1]: ", "loss 0.1 "])
+@pytest.mark.parametrize("prefix", ["0: ", "0:", "n4:", "[default1]:", "[rank1]: ", "loss 0.1 "])
 def test_what_stands_behind_a_prefix_is_no_kernels(prefix: str) -> None:
     text = "step 1\n" + "".join(f"{prefix}{line}\n" for line in log(SEQUENCE).splitlines())
 

@@ -46,7 +46,13 @@ def test_the_reader_finds_each_signatures_samples(signature: object, sample: str
         (" cxiWaitEventWait+0x1f/0x30 [mmfslinux]", "GPFS"),
         (" xfs_buf_iowait+0x22/0xf0 [xfs]", "XFS"),
         (" jbd2_log_wait_commit+0xe6/0x150", "ext4"),
-        (" folio_wait_bit_common+0x13d/0x350", "disk"),
+        (" folio_wait_bit_common+0x13d/0x350", "the disk"),
+        ("[<ffffffff8120ccff>] do_last+0x28f/0x12a0", "a file system"),
+        (
+            "[<803db1c4>] (nfs_file_fsync) from [<8029d0c4>] (vfs_fsync_range+0x44/0xa8)",
+            "a file system",
+        ),
+        ("[<803db1c4>] (x) from [<803db1c4>] (nfs_file_fsync+0x30/0x280)", "NFS"),
     ],
 )
 def test_a_hung_tasks_stack_names_the_file_system(frame: str, module: str) -> None:

@@ -67,6 +67,9 @@ def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
     # Of several kills that may be the job's, nothing tells which one is; those of one container
     # are one.
     groups = {_container(fault) or id(fault) for fault in loose}
+    if told.outputs == 0 and not run.roster and not told.jobs:
+        # A kernel log alone: of a node's kills the first one tells why.
+        groups = {fault.cause for fault in loose}
     if not faults and len(groups) == 1:
         faults = loose[:1]
     known = {fault.host for fault in faults}

@@ -200,7 +200,8 @@ def _beside(
 ) -> list[Fault]:
     joined = [each for each in signs if each.process is not None]
     # A hung task of somebody else's, and nothing tells what in.
-    signs = [e for e in signs if e.process is not None or e.event.means != "process.stuck"]
+    alone = _is_kernel_alone(told, run)
+    signs = [e for e in signs if alone or e.process is not None or e.event.means != "process.stuck"]
     if not signs:
         return faults
     causes = {each.event.means for each in signs}

@@ -9,7 +9,7 @@ import msgspec
 from firstfault.model.document import Document
 from firstfault.model.event import KernelSign, OomKill, Trap, Xid
 from firstfault.readers.kernel_faults import TrapReader, xid
-from firstfault.readers.kernel_heads import KERNEL, head
+from firstfault.readers.kernel_heads import KERNEL, has_grep_prefix, head
 from firstfault.readers.kernel_oom import OomReader
 from firstfault.readers.kernel_records import LONGEST, Record, records
 from firstfault.readers.kernel_signs import SignReader
@@ -56,7 +56,7 @@ def _quoted(document: Document, zone: Zone) -> Iterator[Record]:
     for place, raw in raw_lines(document):
         line = raw[:LONGEST]
         found = head(line, zone)
-        if found is None or found.program not in (None, KERNEL):
+        if found is None or found.program not in (None, KERNEL) or has_grep_prefix(line):
             continue
         yield Record(
             place, line[found.end :], found.at, found.since_boot_s, found.host, found.writer

@@ -40,6 +40,11 @@ _FACILITY = re.compile(
     r"(?P<name>kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7]) {0,8}"
     r":[a-z]{2,8} {0,8}: "
 )
+# What grep puts before the lines of several files, or with -n.
+_GREP = re.compile(
+    r"(?:[\w./-]{1,100}:)?(?:\d{1,9}[:-])?(?=[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d "
+    r"|\[ {0,12}\d{1,12}\.\d{6}\]|20\d\d-\d\d-\d\dT\d\d:)"
+)
 # A console server's or a terminal's own time stands before the kernel's.
 _CAPTURE = re.compile(
     r"\[?20\d\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?:? {0,4}"
@@ -94,10 +99,15 @@ class Head(msgspec.Struct, frozen=True):
 
 
 def head(raw: str, zone: Zone) -> Head | None:
-    """The head of ``raw``, None where it has none of the forms above."""
+    """The head of ``raw``, None where it has none of the forms above.
+
+    What grep puts before a line is passed over.
+    """
     start = len(raw) - len(raw.lstrip(" \t"))
     if start > 16:
         return None
+    if start == 0 and not raw.startswith("[") and (grep := _GREP.match(raw)):
+        start = grep.end()
     if start == 0 and (match := _KMSG.match(raw)):
         return Head(match.end(), None, int(match[3]) / 1e6, writer=_by_level(match[1]))
     first = raw[start : start + 1]
@@ -112,6 +122,12 @@ def head(raw: str, zone: Zone) -> Head | None:
     elif capture := _CAPTURE.match(raw, start):
         start = capture.end()
     return _by_clock(raw, start, zone, writer) or _by_host(raw, start, zone)
+
+
+def has_grep_prefix(raw: str) -> bool:
+    """Whether a name or a number with a colon stands before ``raw``'s head: grep's, or a rank's."""
+    match = _GREP.match(raw)
+    return match is not None and match.end() > 0
 
 
 # The forms in which the kernel's line has no host.

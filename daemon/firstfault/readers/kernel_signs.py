@@ -20,10 +20,10 @@ from firstfault.signatures import Signature, meaning, signatures
 
 _HUNG = "kernel.hung-task"
 _DUMPS = frozenset({"kernel.oops", "kernel.bug"})
-# "[<ffffffffa03b5d2e>] nfs_wait_bit_killable+0x1e/0xa0 [nfs]", " ? mmfs_x+0x1/0x2 [mmfs26]".
+# "[<ffffffffa03b5d2e>] nfs_wait_bit_killable+0x1e/0xa0 [nfs]", " ? mmfs_x+0x1/0x2 [mmfs26]"; on ARM
+# "[<80a87848>] (__schedule) from [<80a88018>] (schedule+0x3c/0xa0)".
 _FRAME = re.compile(
-    r"\s{0,4}(?:\[<[0-9a-f]{0,16}>\] )?(?:\? )?(?P<function>[\w.]{1,128})\+0x[0-9a-f]{1,8}/0x[0-9a-f]{1,8}"
-    r"(?: \[(?P<module>\w{1,64})\])?"
+    r"(?P<function>[\w.]{1,128})\+0x[0-9a-f]{1,8}/0x[0-9a-f]{1,8}(?: \[(?P<module>\w{1,64})\])?"
 )
 _MODULES = {
     "nfs": "NFS", "nfsv3": "NFS", "nfsv4": "NFS", "sunrpc": "NFS",
@@ -39,7 +39,11 @@ _FUNCTIONS = re.compile(
     r"(?P<NFS>nfs[34]?_|rpc_wait_bit)|(?P<ext4>ext4_|jbd2_)|(?P<XFS>xfs_|xlog_)"
     r"|(?P<Btrfs>btrfs_)|(?P<FUSE>fuse_|request_wait_answer)|(?P<Ceph>ceph_)|(?P<CIFS>cifs_|smb2_)"
     r"|(?P<disk>io_schedule|blk_mq_|submit_bio_wait|wait_on_page_bit|folio_wait_bit)"
+    r"|(?P<files>vfs_(?:fsync|statx|getattr|unlink|mkdir|rename|rmdir|create|open)|path_openat|do_last"
+    r"|lookup_slow|lookup_open|filename_(?:create|lookup)|do_filp_open|filp_close)"
 )
+# They say less than the file system that they wait for.
+_VAGUE = {"disk": "the disk", "files": "a file system"}
 _FRAMES = 60
 _RECOVERED = (
     re.compile(r"nfs: server (?P<server>\S{1,253}) OK$"),
@@ -98,12 +102,12 @@ class SignReader:
                 self._open = None
         elif sign.signature == _HUNG and (where := _waits_in(record.text)):
             facts = dict(sign.facts)
-            if where != "disk" or "module" not in facts:
-                facts["module"] = where
+            if where not in _VAGUE or "module" not in facts:
+                facts["module"] = _VAGUE.get(where, where)
             self._found[at] = msgspec.structs.replace(
                 sign, means="storage.hang", facts=tuple(facts.items())
             )
-            if where != "disk":
+            if where not in _VAGUE:
                 self._open = None
 
     def _recovered(self, record: Record) -> None:
@@ -119,13 +123,12 @@ class SignReader:
 
 
 def _waits_in(text: str) -> str | None:
-    match = _FRAME.match(text)
-    if match is None:
-        return None
-    if module := match["module"]:
-        return _MODULES.get(module)
-    found = _FUNCTIONS.match(match["function"])
-    return found.lastgroup if found else None
+    for match in _FRAME.finditer(text):
+        if module := match["module"]:
+            return _MODULES.get(module)
+        if found := _FUNCTIONS.match(match["function"]):
+            return found.lastgroup
+    return None
 
 
 def _sign(record: Record, signature: Signature) -> KernelSign:
