@@ -93,6 +93,10 @@ def before_start():
         (HERE / "data/vocab.txt").read_text()
     if is_here("missing-folder"):
         print(len(os.listdir(HERE / "data/train-shards")))
+    if is_here("gpu"):
+        torch.ones(1).cuda()
+    if is_here("nccl"):
+        dist.init_process_group("nccl")
     if is_here("hang-before-init"):
         time.sleep(3600)
     if is_here("abort-at-exit"):

@@ -8,6 +8,7 @@ from tests.diagnosis.recording.scenarios import (
     data,
     exceptions,
     resources,
+    settings,
     starts,
     together,
 )
@@ -20,4 +21,5 @@ SCENARIOS = (
     *data.RUNS,
     *together.RUNS,
     *agents.RUNS,
+    *settings.RUNS,
 )
