@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from firstfault.model.document import Document, Excerpt
-from firstfault.model.event import FatalError, Frame, Traceback
+from firstfault.model.event import FatalError, Frame, TornTraceback, Traceback
 from firstfault.model.line import Speaker
 from firstfault.readers.output import read_output
 from firstfault.readers.python import parse_exception, parse_traceback
@@ -149,8 +149,24 @@ def test_a_traceback_without_its_head_is_read() -> None:
     assert (found.type, found.frames[0].line) == ("ValueError", 59)
 
 
-def test_a_traceback_without_its_tail_says_nothing() -> None:
-    assert tracebacks(HEAD + FRAME) == []
+def test_a_traceback_without_its_tail_is_torn_and_names_no_exception() -> None:
+    (found,) = events(HEAD + FRAME)
+
+    assert isinstance(found, TornTraceback)
+    assert found.frames == (Frame("/home/u/train.py", 59, "main"),)
+    assert found.place.line == 4
+
+
+def test_a_torn_traceback_that_its_stream_went_on_behind_says_nothing() -> None:
+    assert events(HEAD + FRAME + "step 7\n" * 20) == ()
+
+
+def test_of_a_chain_without_its_end_the_whole_link_is_told_as_cut() -> None:
+    link = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+    (found,) = tracebacks(HEAD + FRAME + "KeyError: 'x'\n" + link + HEAD + FRAME)
+
+    assert (found.type, found.message, found.cut) == ("KeyError", "'x'", True)
 
 
 def test_a_cut_traceback_does_not_hide_the_next_one() -> None:

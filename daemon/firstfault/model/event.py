@@ -201,7 +201,6 @@ class Traceback(msgspec.Struct, frozen=True):
     child: bool = False
     spawned: int | None = None
     mixed: bool = False
-    bare: bool = False
     cut: bool = False
     bare: bool = False
 

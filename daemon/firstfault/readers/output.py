@@ -89,6 +89,8 @@ def read_output(document: Document, zone: Zone) -> Output:
     for stream in streams.values():
         events.extend(stream.table.flush(zone))
         events.extend(stream.tracebacks.flush())
+        if torn := stream.tracebacks.torn():
+            events.append(torn)
         events.extend(stream.fatal.flush())
     heard += _heard(counts)
     last = {each.speaker: each.offset for each in heard}
@@ -136,7 +138,9 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
         tracebacks.count(text)
     # The source in a traceback may hold any words.
     if not tracebacks.code and (sign := meaning("line", text)):
-        found.append(Sign(line.place, line.speaker, sign.id, sign.means, sign.at_most))
+        # A rank cannot speak for Slurm.
+        if not (ranks and sign.means.startswith("slurm.")):
+            found.append(Sign(line.place, line.speaker, sign.id, sign.means, sign.at_most))
     elif not found and not tracebacks.inside and (bare := _bare_exception(line)):
         found.append(bare)
     return found

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from firstfault.model.event import Frame, Traceback
+from firstfault.model.event import Frame, TornTraceback, Traceback
 from firstfault.model.line import Line, Place, Speaker
 from firstfault.readers import stack_lines
 from firstfault.readers.boxes import BoxReader, box_title
-from firstfault.readers.groups import GROUP_HEADER, GroupReader, Part
+from firstfault.readers.groups import GROUP_HEADER, GroupReader
 from firstfault.readers.knots import frames_of_each
 from firstfault.readers.stack_lines import HEADER, parse_exception
+from firstfault.readers.traceback_parts import LONGEST, Causes, End, Reading, each_of
 
 __all__ = ["HEADER", "TracebackReader", "parse_exception", "parse_traceback", "split_message"]
 
@@ -19,52 +20,9 @@ _DEEPEST = 4_000
 # So many lines of other writers may stand among a traceback's.
 _MOST_STRAYS = 8
 _MOST_STRAYS_IN_KNOT = 40
-_LONGEST = 2_000
 _MOST_MORE = 20
 # What a pool prints around the traceback of its process.
 _QUOTED = '"""'
-
-Causes = tuple[tuple[str, str], ...]
-
-
-class _Reading:
-    """One traceback on its way, or several that were written into each other."""
-
-    def __init__(self, indent: int, causes: Causes, stretch: int) -> None:
-        self.indent = indent
-        self.causes = causes
-        self.stretch = stretch
-        self.frames: list[Frame] = []
-        self.headers = 1
-        self.last_header = 0
-        self.strays = 0
-        self.links = 0
-        self.headless = False
-        self.harmless = False
-        self.remote = False
-        self.linked = False
-        self.thread = False
-        self.child = False
-        self.spawned: int | None = None
-        self.inner: tuple[Frame, ...] = ()
-        self.ends: list[_End] = []
-        self.box: BoxReader | None = None
-        self.group: GroupReader | None = None
-
-
-class _End:
-    """One exception's line, and what followed of its message."""
-
-    def __init__(self, line: Line, found: tuple[str, str]) -> None:
-        self.line = line
-        self.type, self.message = found[0], found[1][:_LONGEST]
-        self.torn = not self.message and line.text.rstrip().endswith(":")
-        self.said = 0
-        self.more: list[str] = []
-        self.frames: tuple[Frame, ...] = ()
-        self.causes: Causes = ()
-        self.mixed = False
-        self.reading: _Reading | None = None
 
 
 class TracebackReader:
@@ -78,14 +36,15 @@ class TracebackReader:
     def __init__(self) -> None:
         self.inside = False
         self.code = False
-        self._reading: _Reading | None = None
-        self._ended: list[_End] = []
+        self._reading: Reading | None = None
+        self._ended: list[End] = []
         self._chained = 0
         self._spawned: int | None = None
-        self._message: _End | None = None
+        self._message: End | None = None
         self._lead = ""
         self._said = 0
         self._marks: dict[Place, int] = {}
+        self._torn: tuple[Reading, int] | None = None
 
     def feed(self, line: Line) -> Sequence[Traceback]:
         """What ``line`` ends."""
@@ -105,20 +64,31 @@ class TracebackReader:
     def flush(self) -> Sequence[Traceback]:
         """The tracebacks that nothing followed."""
         self._close()
-        found = [self._event(end) for end in self._ended if not _harmless(end)]
+        found = [self._event(end) for end in self._ended if not end.harmless]
         self._ended, self._chained, self._spawned, self._message = [], 0, None, None
         return found
 
     def count(self, text: str) -> None:
         """Notes that the stream's last line, ``text``, was neither a traceback's nor a launcher's."""
-        if (self._marks or self._ended) and text and not stack_lines.is_shutdown(text):
+        if (
+            (self._marks or self._ended or self._torn)
+            and text
+            and not stack_lines.is_shutdown(text)
+        ):
             self._said += 1
 
     def followed(self, place: Place) -> int:
         """How many of the stream's own lines have followed the exception at ``place``."""
         return self._said - self._marks.get(place, self._said)
 
-    def _event(self, end: _End) -> Traceback:
+    def torn(self) -> TornTraceback | None:
+        """The stream's last traceback, where it has no end and nothing follows it."""
+        if self._torn is None or self._torn[1] != self._said:
+            return None
+        reading = self._torn[0]
+        return TornTraceback(reading.last.place, reading.last.speaker, tuple(reading.frames))
+
+    def _event(self, end: End) -> Traceback:
         reading = end.reading
         assert reading is not None
         self._marks[end.line.place] = end.said
@@ -136,6 +106,7 @@ class TracebackReader:
             child=reading.child,
             spawned=reading.spawned,
             mixed=end.mixed,
+            cut=end.cut,
         )
 
     def _outside(self, text: str, line: Line) -> Sequence[Traceback]:
@@ -158,9 +129,9 @@ class TracebackReader:
         given = self.flush()
         if line.hooked and (bare := stack_lines.bare_exception(text)):
             # The traceback's head was cut off; torch's own prefix tells that it was one.
-            reading = _Reading(0, (), line.stretch)
+            reading = Reading(0, (), line)
             self._reading = reading
-            self._end(reading, _End(line, bare))
+            self._end(reading, End(line, bare))
             self.inside = True
         return given
 
@@ -188,7 +159,7 @@ class TracebackReader:
             self._message = None
             return False
         if first:
-            end.message = stripped[:_LONGEST]
+            end.message = stripped[:LONGEST]
         elif len(end.more) < _MOST_MORE and not stripped.startswith("frame #"):
             end.more.append(stripped[:300])
         return True
@@ -200,7 +171,7 @@ class TracebackReader:
             return False
         causes = self._causes() if nests else ()
         self._ended, self._message = [], None
-        self._reading = _Reading(_indent(text) - 2, causes, line.stretch)
+        self._reading = Reading(_indent(text) - 2, causes, line)
         self._reading.headless = True
         self._reading.frames.append(found)
         return True
@@ -211,6 +182,7 @@ class TracebackReader:
         linked = self._chained > 0 or self._spawned is not None or stripped == f"Original {HEADER}"
         causes: Causes = ()
         inner: tuple[Frame, ...] = ()
+        before: list[End] = []
         spawned = self._spawned
         if self._ended and linked:
             causes = self._causes()
@@ -218,16 +190,17 @@ class TracebackReader:
             before_it = self._ended[-1].reading
             if before_it is not None and before_it.remote:
                 inner = self._ended[-1].frames
+            before = self._ended[-1:]
         elif self._ended:
             given = self.flush()
         harmless = stack_lines.is_harmless(lead.strip()) or (linked and self._all_harmless())
         self._ended, self._chained, self._spawned, self._message = [], 0, None, None
         # A progress bar or a label may be glued before the header: then its indent is not known.
-        before = text[: -len(HEADER)]
-        reading = _Reading(len(before) if not before.strip() else 0, causes, line.stretch)
+        glued = text[: -len(HEADER)]
+        reading = Reading(len(glued) if not glued.strip() else 0, causes, line)
         reading.headers = max(1, stack_lines.header_count(text))
         reading.harmless, reading.spawned, reading.inner = harmless, spawned, inner
-        reading.linked = linked
+        reading.linked, reading.before = linked, before
         reading.remote = lead.strip() == _QUOTED
         reading.thread, reading.child = stack_lines.of_thread(lead), stack_lines.of_child(lead)
         if stripped.endswith(GROUP_HEADER):
@@ -242,10 +215,10 @@ class TracebackReader:
         over = len(self._ended) - self._chained
         if not self._chained or over <= 0 or not self._causes():
             return ()
-        return [self._event(end) for end in self._ended[:over] if not _harmless(end)]
+        return [self._event(end) for end in self._ended[:over] if not end.harmless]
 
     def _all_harmless(self) -> bool:
-        return bool(self._ended) and all(_harmless(end) for end in self._ended)
+        return bool(self._ended) and all(end.harmless for end in self._ended)
 
     # The exceptions that led to the next one. Of several that were mixed, which led to which is
     # only known where they are alike.
@@ -254,7 +227,7 @@ class TracebackReader:
         return alike.pop() if len(alike) == 1 else ()
 
     # True while the line belongs to what is being read, or is another writer's among its lines.
-    def _inside(self, reading: _Reading, text: str, line: Line) -> bool:
+    def _inside(self, reading: Reading, text: str, line: Line) -> bool:
         self.inside = self.code = True
         if reading.group is not None:
             return reading.group.feed(text, line)
@@ -263,16 +236,18 @@ class TracebackReader:
         if not text.strip():
             return self._stray(reading)
         if count := stack_lines.header_count(text):
-            return self._second_header(reading, text, line, count)
+            return self._second_header(reading, line, count)
         mixed = reading.headers > 1
         if found := stack_lines.frame(text, anywhere=mixed):
             if len(reading.frames) < _DEEPEST:
                 reading.frames.append(found)
+            reading.last = line
             return True
         named = parse_exception(text.lstrip("^~ ") if mixed else text)
         if mixed or reading.strays or reading.headless:
             named = named if named and stack_lines.names_error(named[0]) else None
         if _indent(text) > reading.indent and not (mixed and named):
+            reading.last = line
             return True
         if reading.ends and stack_lines.is_link(text.strip()):
             reading.links += 1
@@ -280,13 +255,13 @@ class TracebackReader:
         if named is None:
             return self._stray(reading)
         self.code = False
-        for found_end in _each(named):
-            reading.ends.append(_End(line, found_end))
+        for found_end in each_of(named):
+            reading.ends.append(End(line, found_end))
         if len(reading.ends) >= reading.headers:
             self._close()
         return True
 
-    def _stray(self, reading: _Reading) -> bool:
+    def _stray(self, reading: Reading) -> bool:
         self.inside = self.code = False
         reading.strays += 1
         most = _MOST_STRAYS_IN_KNOT if reading.headers > 1 else _MOST_STRAYS
@@ -294,11 +269,10 @@ class TracebackReader:
 
     # Another traceback begins where none has ended: the first was cut, or two are being written
     # at once. One process writes one after the other.
-    def _second_header(self, reading: _Reading, text: str, line: Line, count: int) -> bool:
+    def _second_header(self, reading: Reading, line: Line, count: int) -> bool:
         who = line.speaker
         alone = who.rank is not None or who.local_rank is not None or who.pid is not None
-        if alone or line.stretch != reading.stretch or reading.box is not None:
-            self._reading = None
+        if alone or line.stretch != reading.last.stretch or reading.box is not None:
             return False
         reading.headers += count
         reading.last_header = len(reading.frames)
@@ -311,6 +285,9 @@ class TracebackReader:
             return
         if reading.group is not None:
             self._close_group(reading, reading.group)
+            return
+        if not reading.ends:
+            self._tear(reading)
             return
         full = {end.type for end in reading.ends if end.message}
         ends = [end for end in reading.ends if not (end.torn and end.type in full)]
@@ -327,20 +304,31 @@ class TracebackReader:
             end.frames = frames
             self._end(reading, end)
 
-    def _close_group(self, reading: _Reading, group: GroupReader) -> None:
+    # What is read has no end: of a chain the last whole link is told, else that there was one.
+    def _tear(self, reading: Reading) -> None:
+        if reading.harmless:
+            return
+        if reading.before:
+            for end in reading.before:
+                end.cut = True
+            self._ended += reading.before
+        elif reading.frames:
+            self._torn = (reading, self._said)
+
+    def _close_group(self, reading: Reading, group: GroupReader) -> None:
         whole, leaves = group.group(), group.leaves()
         if whole is None:
             return
         part, causes = whole, tuple((leaf.type, leaf.message) for leaf in leaves)
         if len(leaves) == 1:
             part, causes = leaves[0], ((whole.type, whole.message),)
-        end = _End(part.line, (part.type, part.message))
-        end.frames = _stack(part, whole)
+        end = End(part.line, (part.type, part.message))
+        end.frames = part.frames or whole.frames
         reading.causes = (*reading.causes, *causes)
         self._end(reading, end)
         self._message = None
 
-    def _end(self, reading: _Reading, end: _End) -> None:
+    def _end(self, reading: Reading, end: End) -> None:
         if self._marks and not reading.linked and not end.type.endswith("ChildFailedError"):
             self._said += 1
         end.reading, end.said, end.causes = reading, self._said, reading.causes
@@ -349,7 +337,7 @@ class TracebackReader:
             end.frames = reading.inner
         if not end.frames:
             end.frames = tuple(reading.frames) if reading.headers == 1 else ()
-        self._reading = None
+        self._reading = self._torn = None
         self._ended.append(end)
         self._message = end
 
@@ -357,23 +345,6 @@ class TracebackReader:
 # Lines without these words begin no traceback.
 def _is_plain(text: str) -> bool:
     return 'File "' not in text and "Traceback (m" not in text
-
-
-def _stack(part: Part, whole: Part) -> tuple[Frame, ...]:
-    return part.frames or whole.frames
-
-
-def _harmless(end: _End) -> bool:
-    return end.reading is not None and end.reading.harmless
-
-
-# Two ranks' equal last lines on one line are two exceptions.
-def _each(named: tuple[str, str]) -> Iterable[tuple[str, str]]:
-    kind, message = named
-    half, odd = divmod(len(message) - len(kind) - 2, 2)
-    if not odd and half > 0 and message[half:] == f"{kind}: {message[:half]}":
-        return ((kind, message[:half]),) * 2
-    return (named,)
 
 
 def _indent(text: str) -> int:
@@ -385,7 +356,7 @@ def split_message(text: str) -> tuple[str, tuple[str, ...]]:
     said = [line.strip() for line in text[:65_536].split("\n") if line.strip()]
     if not said:
         return "", ()
-    return said[0][:_LONGEST], tuple(line[:300] for line in said[1 : _MOST_MORE + 1])
+    return said[0][:LONGEST], tuple(line[:300] for line in said[1 : _MOST_MORE + 1])
 
 
 def parse_traceback(text: str) -> tuple[tuple[Frame, ...], str, str] | None:

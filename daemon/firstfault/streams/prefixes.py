@@ -43,7 +43,11 @@ _RANK = re.compile(
 _LIGHTNING = re.compile(r"\[rank: (\d{1,7})\] ")
 _MPI = re.compile(r"\[(?:[\w.-]{1,253}@)?\d{1,9},(\d{1,7})\]<std(?:out|err|diag)>:")
 _RAY = re.compile(
-    r"\([A-Za-z_][\w.]{0,100} pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[\w.:-]{1,253}))?\)(?: |$)"
+    r"\([A-Za-z_][\w.]{0,100} (?:rank=\d{1,7} )?pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[\w.:-]{1,253}))?\)(?: |$)"
+)
+# vLLM's logger stamps each line of a message.
+_LOGGED = re.compile(
+    r"(?:ERROR|WARNING|INFO) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,200}:\d{1,6}\] ?"
 )
 _BAR = ("it/s", "s/it", "%|")
 # A worker's first words after prefixes in the midst of a line.
@@ -97,6 +101,8 @@ class Peeler:
             else:
                 break
             at = match.end()
+        if at and text[at : at + 1] in "EWI" and (logged := _LOGGED.match(text, at)):
+            at = logged.end()
         own = self._speaker(names)
         if outer is not None and names == _NOBODY:
             own = outer

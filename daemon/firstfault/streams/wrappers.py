@@ -10,6 +10,7 @@
 | ``POD CONTAINER `` | stern | host |
 | ``[pod/NAME/CONTAINER] `` | kubectl logs --prefix, outside of other forms | host |
 | ``Nov 30 12:00:01 node3 python[99]: `` | syslog, journalctl | host and process |
+| ``node3 python[99]: ``, ``stderr: `` | the same without its time; accelerate test | host and process |
 | ``2026-11-30T12:00:01.123456789Z `` and other times | kubectl --timestamps, docker logs -t, ts | nobody |
 
 What a program prints may look like any of them. A launcher's prefix stands before every line of
@@ -39,6 +40,12 @@ _SYSLOG = re.compile(
     rf"(?:{_DATE}|{_SHORT_DATE}) (?P<host>[A-Za-z0-9][\w.-]{{0,252}}) "
     r"(?!kernel)[\w./@-]{1,128}(?:\[(?P<pid>\d{1,10})\])?:(?: |$)"
 )
+# The same without its time: grep and people cut it off.
+_PROGRAM = re.compile(
+    r"(?P<host>[A-Za-z0-9][\w.-]{0,252}) [\w./@-]{1,128}\[(?P<pid>\d{1,10})\]:(?: |$)"
+)
+# accelerate test repeats what its child said.
+_QUOTED = re.compile(r"std(?:out|err):(?: |$)")
 # torch 2.1's own "[time] logger: [LEVEL]" and DeepSpeed's "[time] [LEVEL]" are no stamps.
 _STAMP = re.compile(
     rf"(?:\[{_DATE}\](?! (?:[\w.]{{1,128}}: )?\[[A-Z])|(?:{_DATE}|{_SHORT_DATE}))(?: |$)"
@@ -108,9 +115,20 @@ def _outermost(lines: list[str], before: list[Wrapper]) -> Wrapper | None:
     for regex in (POD, _SYSLOG, _STAMP):
         if regex not in worn and _is_stamped(regex, lines):
             return Wrapper(regex)
+    if (
+        _QUOTED not in worn
+        and sum(_QUOTED.match(each) is not None for each in lines) > len(lines) / 2
+    ):
+        return Wrapper(_QUOTED)
     if _NUMBER not in worn and _has_numbers(lines):
         return Wrapper(_NUMBER)
-    for regex, share in ((_HOST_TASK, 0.9), (_HOST, 0.7), (_COMPOSE, 0.7), (_STERN, 0.9)):
+    for regex, share in (
+        (_PROGRAM, 0.9),
+        (_HOST_TASK, 0.9),
+        (_HOST, 0.7),
+        (_COMPOSE, 0.7),
+        (_STERN, 0.9),
+    ):
         if regex not in worn and (hosts := _hosts(regex, lines, share)):
             return Wrapper(regex, hosts)
     return None
@@ -156,7 +174,7 @@ def _has_numbers(lines: list[str]) -> bool:
 # The hosts that the lines' prefixes name, none where they are not surely prefixes: most lines
 # have one, the names look like hosts' and come again, and a worker speaks behind one.
 def _hosts(regex: re.Pattern[str], lines: list[str], share: float) -> frozenset[str]:
-    matches = [m for line in lines if (m := regex.match(line)) and _is_name(m["host"])]
+    matches = [m for line in lines if (m := regex.match(line)) and _is_name(m["host"], regex)]
     if not matches or len(matches) < share * len(lines):
         return frozenset()
     if not any(_CHILDS.match(match.string, match.end()) for match in matches):
@@ -167,7 +185,9 @@ def _hosts(regex: re.Pattern[str], lines: list[str], share: float) -> frozenset[
     return frozenset(name for name, count in names.items() if count > 1)
 
 
-def _is_name(name: str) -> bool:
+def _is_name(name: str, regex: re.Pattern[str]) -> bool:
     if name == "localhost":
         return True
+    if regex is _PROGRAM:
+        return name != "kernel"
     return not name.isdigit() and name not in _LEVELS and any(each.isdigit() for each in name)
