@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from firstfault.judge.node_words import limit_words, node_words
 from firstfault.model.fault import Fault
+from firstfault.model.run import Process
 from firstfault.signatures import signatures
 
 
@@ -22,10 +24,12 @@ def test_each_sign_has_its_words(name: str) -> None:
 
 
 def test_a_fact_stands_in_the_words_where_it_is_known() -> None:
-    known = node_words(fault(sign="kernel.hung-task", seconds="120", module="NFS"))
+    known = fault(sign="kernel.hung-task", seconds="120", module="NFS", command="python3")
+    ranks = structs.replace(known, process=Process(0, rank=3))
 
-    assert known == "was blocked for more than 120 s in NFS"
-    assert node_words(fault(sign="kernel.hung-task")) == "was blocked"
+    assert node_words(known) == "had a task blocked for more than 120 s in NFS: python3"
+    assert node_words(ranks) == "was blocked for more than 120 s in NFS"
+    assert node_words(fault(sign="kernel.hung-task")) == "had a task blocked"
 
 
 def test_a_fault_without_a_sign_has_no_such_words() -> None:

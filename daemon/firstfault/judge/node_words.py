@@ -36,6 +36,8 @@ _WORDS = {
     "kernel.thin-full": "had a full storage pool",
     "kernel.ext4-full": "had a full file system[: {device}]",
 }
+# A node is not blocked: a task of it is.
+_OF_A_TASK = "had a task blocked[ for more than {seconds} s][ in {module}][: {command}]"
 _LIMITS = {
     "task": "the task's", "step": "the step's", "pod": "the pod's", "container": "the container's",
     "user": "the user's", "group": "a cgroup's",
@@ -49,6 +51,8 @@ def node_words(fault: Fault) -> str | None:
     template = _WORDS.get(facts.get("sign", ""))
     if template is None:
         return None
+    if fault.process is None and facts["sign"] == "kernel.hung-task":
+        template = _OF_A_TASK
     words, *optional = template.split("[")
     for each in optional:
         part, _, rest = each.partition("]")

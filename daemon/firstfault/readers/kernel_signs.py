@@ -40,7 +40,7 @@ _FUNCTIONS = re.compile(
     r"|(?P<Btrfs>btrfs_)|(?P<FUSE>fuse_|request_wait_answer)|(?P<Ceph>ceph_)|(?P<CIFS>cifs_|smb2_)"
     r"|(?P<disk>io_schedule|blk_mq_|submit_bio_wait|wait_on_page_bit|folio_wait_bit)"
     r"|(?P<files>vfs_(?:fsync|statx|getattr|unlink|mkdir|rename|rmdir|create|open)|path_openat|do_last"
-    r"|lookup_slow|lookup_open|filename_(?:create|lookup)|do_filp_open|filp_close)"
+    r"|bit_wait|out_of_line_wait_on_bit|lookup_slow|lookup_open|filename_(?:create|lookup)|do_filp_open|filp_close)"
 )
 # They say less than the file system that they wait for.
 _VAGUE = {"disk": "the disk", "files": "a file system"}
