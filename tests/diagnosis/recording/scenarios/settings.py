@@ -1,4 +1,4 @@
-"""What the machine or the settings do not allow: interfaces, GPUs that are not there, quotas."""
+"""What the machine or the settings do not allow: interfaces and GPUs that are not there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from tests.diagnosis.recording.scenarios.versions import T20, T24, T27, T113, T2
 
 CONFIG, NO_GPU = ("collective.config",), ("gpu.not-visible",)
 WRONG = {"GLOO_SOCKET_IFNAME": "ib7"}
-QUOTA = "mkdir -p ckpt; mount -t tmpfs -o size=20m,mode=777,quota,usrquota_block_hardlimit=1m tmpfs ckpt"
+API = "/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/multiprocessing/api.py"
+UNPATCHED = f"sed 's/for s in (Std.NONE.*/for s in Std:/' {API} >api.py; mount --bind api.py {API}"
 
 RUNS = (
     Scenario(
@@ -86,7 +87,6 @@ RUNS = (
         fault("gpu", "0,1"),
         rank=0,
         host="n1",
-        also=(1,),
         nodes=1,
         nproc=2,
         key="Torch not compiled with CUDA enabled",
@@ -113,33 +113,6 @@ RUNS = (
         confidence=None,
         key="unrecognized arguments: --rdzv-endpont=n1:29500",
         teaches="torchrun's own argparse; no rank ever ran",
-    ),
-    Scenario(
-        "t24-quota",
-        T24,
-        "quota exceeded",
-        ("storage.quota",),
-        fault("disk-write", 0),
-        rank=0,
-        host="n1",
-        nodes=1,
-        nproc=2,
-        setup=QUOTA,
-        key="Disk quota exceeded",
-        teaches="errno 122",
-    ),
-    Scenario(
-        "t113-quota",
-        T113,
-        "quota exceeded",
-        ("storage.quota",),
-        fault("disk-write", 1),
-        rank=1,
-        host="n2",
-        setup=QUOTA,
-        keep=("consoles",),
-        key="Disk quota exceeded",
-        teaches="the same without prefixes",
     ),
     Scenario(
         "t27-stopped",
@@ -170,5 +143,17 @@ RUNS = (
         keep=("console", "ranks"),
         confidence=None,
         teaches="the same among four, with the ranks' own files",
+    ),
+    Scenario(
+        "t113-launcher-broken",
+        T113,
+        "torch too old for this Python",
+        ("python.import", "python.exception"),
+        nodes=1,
+        nproc=2,
+        setup=UNPATCHED,
+        confidence=None,
+        key="AttributeError: 'NoneType' object has no attribute 'get'",
+        teaches="torch 1.13 under Python 3.11 as it is: the launcher fails, no rank ever ran",
     ),
 )
