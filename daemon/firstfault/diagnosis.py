@@ -8,9 +8,23 @@ from firstfault.judge.runs import answering
 from firstfault.judge.verdict import assemble, facts_of
 from firstfault.model import verdict as v
 from firstfault.model.case import Case
-from firstfault.model.event import EndFacts, Event, LaunchFailure, SlurmNote, TaskStatus, Xid
+from firstfault.model.event import (
+    EndFacts,
+    Event,
+    LaunchBegan,
+    LaunchFailure,
+    Sign,
+    SlurmNote,
+    TaskStatus,
+    Traceback,
+    WorkersStarted,
+    WorldSize,
+    Xid,
+)
 from firstfault.model.fault import Proof
 from firstfault.model.run import Run, Told
+from firstfault.readers.alarm import alarms
+from firstfault.readers.kind import Kind, kind
 from firstfault.report import causes
 from firstfault.runs.told import told as read
 
@@ -27,9 +41,12 @@ def diagnose(case: Case) -> v.Verdict:
     judgement = decide(told, found[answer.index])
     if not answer.sure:
         judgement = at_most_likely(judgement)
+    strange = found[answer.index].strange
     if judgement.cause == "unknown" and not judgement.roots and _is_healthy(told, run):
-        judgement = Judgement("none", v.POSSIBLE, v.UNKNOWN)
-    return _say(told, answer.index, judgement, answer.outcomes, found[answer.index].strange)
+        strange = (*strange, *_alarms(case))
+        if not strange:
+            judgement = Judgement("none", v.POSSIBLE, v.UNKNOWN)
+    return _say(told, answer.index, judgement, answer.outcomes, strange)
 
 
 def _say(
@@ -55,12 +72,27 @@ def _say(
 def _is_healthy(told: Told, run: Run) -> bool:
     facts = told.facts
     ended_badly = facts is not None and facts.state not in (None, "COMPLETED")
-    alarmed = any(_alarms(each.event) for each in run.happened)
+    alarmed = any(_is_alarming(each.event) for each in run.happened)
     return told.outputs > 0 and not ended_badly and not told.exit_status and not alarmed
 
 
 # A shell goes on after a command that it did not find; daemons' logs tell of other jobs.
-def _alarms(event: Event) -> bool:
+def _is_alarming(event: Event) -> bool:
     if isinstance(event, LaunchFailure):
         return event.fatal
-    return not isinstance(event, EndFacts | SlurmNote | TaskStatus | Xid)
+    if isinstance(event, Sign):
+        return event.means != "finished"
+    if isinstance(event, Traceback):
+        return not event.followed
+    harmless = EndFacts | SlurmNote | TaskStatus | Xid | LaunchBegan | WorkersStarted | WorldSize
+    return not isinstance(event, harmless)
+
+
+# Words of trouble that nothing knows, at the end of an output.
+def _alarms(case: Case) -> tuple[Proof, ...]:
+    return tuple(
+        Proof(place, "job output")
+        for document in sorted(case.documents, key=lambda document: document.name)
+        if kind(document) is Kind.OUTPUT
+        for place in alarms(document)
+    )

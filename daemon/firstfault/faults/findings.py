@@ -13,6 +13,7 @@ from firstfault.faults.kubernetes import pod_faults
 from firstfault.faults.loose import unattributed
 from firstfault.faults.memory import in_window, is_of_job, oom_faults
 from firstfault.faults.processes import (
+    NARROWER,
     of_death,
     of_tasks,
     proof,
@@ -129,7 +130,7 @@ def _with_loose_words(
     ]
     loose = [each for each in signs if each.process is None]
     lost = [each for each in loose if _means(each) in ("waited", "peer-lost")]
-    narrow = [each for each in loose if each not in lost and _means(each) != "process.abort"]
+    narrow = [each for each in loose if _means(each).startswith(NARROWER)]
     crashes = [f for f in faults if f.cause in ("process.abort", "process.segfault") and f.sure]
     words = [f for f in faults if f.process is None and f.exception is not None and f.sure]
     for crash in crashes:

@@ -29,6 +29,7 @@ SIGNAL_CAUSES = {
     11: "process.segfault",
     31: "process.fatal-signal",
 }
+AT_EXIT = "process.abort-at-exit"
 SIGNAL_NAMES = {
     1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
     9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM", 31: "SIGSYS",
@@ -50,6 +51,8 @@ _COLLECTIVE_WORDS = re.compile(
     r"|Timeout waiting for key|Store is closed"
 )
 _C10D_TYPES = re.compile(r"(?:^|\.)(?:RuntimeError|Dist\w*Error)$")
+# What a process says of these, a signal that it died of may follow.
+NARROWER = ("gpu.", "memory.", "collective.", "process.resource-limit")
 # Faults of the device and of collectives abort a process too.
 _ABORTING = ("gpu.", "collective.", "waited", "memory.gpu")
 # Frames of installed packages and of Python itself: the user's own frame is the last other one.
@@ -128,12 +131,19 @@ class Surroundings(msgspec.Struct, frozen=True):
     """What a run tells that bears on each process's end.
 
     ``signs`` are the telling lines of each process; ``aborting`` says that something in the logs
-    aborts processes, ``task_ended`` that srun noted the end of a task.
+    aborts processes, ``task_ended`` that srun noted the end of a task. ``finished`` are the lines
+    of nobody in particular that say the work was done.
     """
 
     signs: dict[Process, list[Happened]]
     aborting: bool
     task_ended: bool
+    finished: tuple[Happened, ...] = ()
+
+    def finished_in(self, death: Death) -> list[Happened]:
+        """Of ``finished``, those in the documents that note the end of that process."""
+        documents = {each.event.place.document for each in death.exits}
+        return [each for each in self.finished if each.event.place.document in documents]
 
 
 def surroundings(run: Run) -> Surroundings:
@@ -146,6 +156,7 @@ def surroundings(run: Run) -> Surroundings:
         signs,
         any((_means(each) or "").startswith(_ABORTING) for each in run.happened),
         any(isinstance(each.event, TaskEnd) for each in run.happened),
+        tuple(e for e in run.happened if e.process is None and _means(e) == "finished"),
     )
 
 
@@ -322,9 +333,15 @@ def _signal_fault(
     # one line of an agent is all there is.
     lone = len(death.exits) < 2 and not (around.task_ended or death.fatal or death.traps)
     doubt = (number == 6 and around.aborting) or (number == 9 and bool(death.kills)) or lone
-    narrower = [e for e in signs if _means(e) not in EFFECTS and _means(e) != "process.abort"]
+    finished = [e for e in signs if _means(e) == "finished"] or around.finished_in(death)
+    narrower = [e for e in signs if (_means(e) or "").startswith(NARROWER)]
     if narrower and number in (6, 11):
         cause = _means(narrower[0]) or cause
+    elif finished and number in (6, 11):
+        cause = AT_EXIT
+        # Whether more work was to come, its own words tell: they are the last of its own file.
+        doubt = doubt or not (finished[-1].last and finished[-1].source == "rank's log")
+        signs = [*signs, *finished[:1]]
     sources = {"agent" for _ in death.exits[:1]}
     sources |= {"rank" for _ in (*death.fatal, *signs)} | {"kernel" for _ in death.traps}
     traps = [Proof(e.event.place, e.source, death.process.host) for e in death.traps]

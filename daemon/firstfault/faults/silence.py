@@ -16,7 +16,6 @@ import msgspec
 from firstfault.faults.processes import proof
 from firstfault.model.event import ClosingSignal, ExitNoticed, TableEntry, Traceback
 from firstfault.model.fault import Effect, Fault, Proof
-from firstfault.model.line import Speaker
 from firstfault.model.run import Happened, Process, Run, Told
 from firstfault.model.verdict import CONFIRMED, LIKELY
 
@@ -108,7 +107,7 @@ def _end(process: Process, run: Run, quiet: Sequence[Process]) -> str | None:
     nameless = len(agent.ended - known)
     if nameless >= len(unknown) > 0:
         return "alive"
-    if nameless == 0 and _tells_closings(run):
+    if nameless == 0 and _tells_closings(run) and _all_known(run):
         return "left"
     return None
 
@@ -117,9 +116,10 @@ def _agent(process: Process, run: Run) -> _Agent:
     mates = tuple(p for p in run.roster if _share_agent(p, process))
     ended: set[int] = set()
     failed: set[Process] = set()
+    own = _agent_pids(mates, run)
     for each in run.happened:
         event = each.event
-        if isinstance(event, ClosingSignal) and _is_agents(event.speaker, process, run):
+        if isinstance(event, ClosingSignal) and _is_agents(event, process, own, run):
             ended.add(event.pid)
         elif isinstance(event, ExitNoticed | TableEntry) and each.process in mates:
             failed.add(each.process)
@@ -139,11 +139,24 @@ def _share_agent(one: Process, other: Process) -> bool:
     return _key(one) == _key(other)
 
 
-def _is_agents(who: Speaker, process: Process, run: Run) -> bool:
+def _agent_pids(mates: Sequence[Process], run: Run) -> frozenset[int]:
+    return frozenset(
+        each.event.agent_pid
+        for each in run.happened
+        if isinstance(each.event, ExitNoticed)
+        and each.process in mates
+        and each.event.agent_pid is not None
+    )
+
+
+def _is_agents(event: ClosingSignal, process: Process, own: frozenset[int], run: Run) -> bool:
+    who = event.speaker
     if who.task is not None and process.task is not None:
         return who.task == process.task
     if who.host is not None and process.host is not None:
         return who.host == process.host
+    if own and event.agent_pid is not None:
+        return event.agent_pid in own
     return len({_key(each) for each in run.roster}) == 1
 
 
@@ -153,6 +166,16 @@ def _tells_closings(run: Run) -> bool:
         isinstance(each.event, ClosingSignal)
         or (isinstance(each.event, TableEntry) and each.event.host is not None)
         for each in run.happened
+    )
+
+
+# Whether each process that an agent ended is told to be one agent's.
+def _all_known(run: Run) -> bool:
+    owners = {process: _agent_pids([process], run) for process in run.roster}
+    return all(
+        any(_is_agents(each.event, process, own, run) for process, own in owners.items())
+        for each in run.happened
+        if isinstance(each.event, ClosingSignal)
     )
 
 

@@ -6,6 +6,7 @@ from firstfault.judge.node_words import limit_words, node_words
 from firstfault.model.fault import Fault
 
 _SIGNALS = {
+    "process.abort-at-exit": "crashed while shutting down, after its work was done",
     "process.segfault": "died of a segmentation fault (SIGSEGV)",
     "process.abort": "aborted (SIGABRT)",
     "process.bus-error": "died of a bus error (SIGBUS)",

@@ -50,7 +50,7 @@ _RESULT_FIELD = re.compile(
     r"\s*(restart_count|master_addr|master_port|group_rank|group_world_size|local_ranks|"
     r"role_ranks|global_ranks|role_world_sizes|global_world_sizes|event_log_handler)=(.*)$"
 )
-_NUMBERS = re.compile(r"\[((?:\d{1,7}(?:, ?)?){1,10000})\]\s*$")
+_NUMBERS = re.compile(r"\[(\d{1,7}(?:, ?\d{1,7}){0,9999})\]\s*$")
 
 # A line of an agent has one of these in it.
 AGENT_WORDS = ("exitcode", "process", "death signal", "SignalException", "orker group")

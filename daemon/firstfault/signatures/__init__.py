@@ -7,7 +7,8 @@ against a line without its prefixes) or "kernel" (matched against a kernel's mes
 ``pattern``: a regular expression, searched · ``means``: a cause of causes.toml, or what the
 fault of another would look like: "peer-lost" (a peer went away), "waited" (a peer did not come
 in time), "stopped" (told to stop), "launcher" (the launcher's own report of its workers),
-"worker-killed" (a DataLoader worker was killed) · ``samples`` and ``near_misses``: what must and
+"worker-killed" (a DataLoader worker was killed), "finished" (the program said that its
+work was done) · ``samples`` and ``near_misses``: what must and
 must not match · ``narrower_than``: the ids of those that may match the same text and then do not
 count · ``at_most``: how sure a verdict by these words alone may be ("confirmed", "likely" or
 "possible"), for words that something else may say too · ``reference``: where the format comes
@@ -17,12 +18,12 @@ from · ``wrong_if``: what would prove the reading wrong.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 
 from firstfault.signatures.anchors import anchors
-from firstfault.signatures.order import Ordered, ordered
+from firstfault.signatures.order import Ordered, ordered, overlaps
 from firstfault.signatures.signature import (
     EFFECTS,
     TARGETS,
@@ -44,7 +45,11 @@ __all__ = [
     "meaning",
     "parse",
     "signatures",
+    "use_site",
 ]
+
+# What the id of a site's own signature begins with.
+SITE = "site."
 
 
 @cache
@@ -58,14 +63,42 @@ def known_causes() -> frozenset[str]:
     )
 
 
+# A site's own signatures, as long as this process lives.
+_site: list[Compiled] = []
+
+
 @cache
-def _own() -> dict[str, Ordered]:
-    # That they are sound is tested: asked anew, it would cost each start of the program.
-    found = [each for name, text in _files() for each in read(text, name)]
-    return {
-        target: ordered(each for each in found if each.signature.target == target)
-        for target in TARGETS
-    }
+def _known() -> dict[str, Ordered]:
+    # That the package's own are sound is tested: asked anew, it would cost each start.
+    return _ordered([each for name, text in _files() for each in read(text, name)] + _site)
+
+
+def _ordered(found: Iterable[Compiled]) -> dict[str, Ordered]:
+    by_target: dict[str, list[Compiled]] = {target: [] for target in TARGETS}
+    for each in found:
+        by_target[each.signature.target].append(each)
+    return {target: ordered(some) for target, some in by_target.items()}
+
+
+def use_site(texts: Mapping[str, str]) -> int:
+    """Makes a site's own signatures count beside the package's, in this process; their number.
+
+    ``texts`` are TOML texts by their files' names. Raises `SignatureError`, and changes nothing,
+    where one is not sound, has an id without the prefix ``site.``, or overlaps with another
+    without a word of which is the narrower.
+    """
+    found = [each for name, text in texts.items() for each in parse(text, name, known_causes())]
+    for each in found:
+        if not each.signature.id.startswith(SITE):
+            raise SignatureError(f"{each.place}: id: a site's own begins with {SITE!r}")
+    before = list(_site)
+    own = [each for target in TARGETS for each in signatures(target) if each not in before]
+    for order in _ordered([*own, *found]).values():
+        overlaps(order)
+    _site[:] = found
+    _known.cache_clear()
+    known_anchors.cache_clear()
+    return len(found)
 
 
 def _files() -> Iterator[tuple[str, str]]:
@@ -82,10 +115,10 @@ def known_anchors() -> dict[str, tuple[str, ...]]:
 
 def signatures(target: str) -> tuple[Compiled, ...]:
     """The signatures of one target, by id."""
-    return _own()[target].all
+    return _known()[target].all
 
 
 def meaning(target: str, text: str) -> Signature | None:
     """The narrowest signature of ``target`` that matches ``text``."""
-    found = _own()[target].narrowest(text)
+    found = _known()[target].narrowest(text)
     return found.signature if found else None

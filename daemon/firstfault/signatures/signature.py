@@ -7,7 +7,7 @@ import tomllib
 
 import msgspec
 
-EFFECTS = frozenset({"peer-lost", "waited", "stopped", "launcher", "worker-killed"})
+EFFECTS = frozenset({"peer-lost", "waited", "stopped", "launcher", "worker-killed", "finished"})
 TARGETS = ("exception", "line", "kernel")
 AT_MOST = ("confirmed", "likely", "possible")
 
