@@ -14,9 +14,11 @@ import click
 
 from firstfault.diagnosis import diagnose
 from firstfault.intake.files import Progress, UnreadableInput, gather
+from firstfault.intake.site import install
 from firstfault.model import verdict as v
 from firstfault.report import html, text
 from firstfault.report.wording import visible
+from firstfault.signatures import SignatureError
 
 NONE, UNKNOWN, BAD_INPUT = 3, 4, 2
 _MOST_WARNINGS = 20
@@ -41,7 +43,19 @@ _TOLD_EACH_S = 0.5
     metavar="NAME=PATH",
     help="These logs are of host NAME. May be given several times.",
 )
-def explain(paths: tuple[str, ...], form: str, output: Path | None, hosts: tuple[str, ...]) -> None:
+@click.option(
+    "--signatures",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="A folder of signatures of your own (*.toml).",
+)
+def explain(
+    paths: tuple[str, ...],
+    form: str,
+    output: Path | None,
+    hosts: tuple[str, ...],
+    signatures: Path | None,
+) -> None:
     """Tell what failed first in the logs of a job.
 
     PATH is a file or a folder (searched through); - is standard input. Job output, per-rank
@@ -53,15 +67,17 @@ def explain(paths: tuple[str, ...], form: str, output: Path | None, hosts: tuple
 
     \b
     Exit status: 0 a cause was found, 3 the job did not fail, 4 the cause is not known,
-    2 the input cannot be read.
+    2 the input or a signature cannot be read.
     """
     named = dict(_named(each) for each in hosts)
     if not paths and not named:
         raise click.UsageError("name a file, a folder, or - for standard input")
     try:
+        if signatures:
+            install(signatures)
         with _progress() as progress:
             gathered = gather(paths, named, sys.stdin.buffer if sys.stdin else None, progress)
-    except UnreadableInput as error:
+    except (UnreadableInput, SignatureError) as error:
         _tell(str(error))
         sys.exit(BAD_INPUT)
     for warning in gathered.warnings[:_MOST_WARNINGS]:

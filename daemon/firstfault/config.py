@@ -57,6 +57,12 @@ class Judge(msgspec.Struct, frozen=True):
     early_s: float = 5.0
 
 
+class Diagnosis(msgspec.Struct, frozen=True):
+    """[diagnosis]: what a site adds to it."""
+
+    signatures: str = ""
+
+
 class Report(msgspec.Struct, frozen=True):
     """[report]: the HTML files."""
 
@@ -96,6 +102,7 @@ class Config(msgspec.Struct, frozen=True):
     store: Store = Store()
     slurm: Slurm = Slurm()
     judge: Judge = Judge()
+    diagnosis: Diagnosis = Diagnosis()
     report: Report = Report()
     slack: Slack = Slack()
     web: Web = Web()
@@ -206,6 +213,7 @@ def _contradictions(config: Config) -> list[tuple[str, str]]:
         ("spool.dir", config.spool.dir),
         ("report.dir", config.report.dir),
         ("slurm.sacct", config.slurm.sacct),
+        ("diagnosis.signatures", config.diagnosis.signatures),
         ("slack.webhook_file", config.slack.webhook_file),
     ):
         if (path or key.endswith(".dir")) and not path.startswith("/"):

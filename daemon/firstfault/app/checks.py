@@ -15,6 +15,8 @@ import sqlalchemy as sa
 
 from firstfault.config import Config, ConfigError, webhook
 from firstfault.intake import spool
+from firstfault.intake.site import install
+from firstfault.signatures import SignatureError
 from firstfault.slurm.facts import FactsError
 from firstfault.slurm.sacct import Sacct, find
 from firstfault.store.database import StoreError, open_store
@@ -42,6 +44,8 @@ def points(config: Config) -> Iterator[Point]:
     yield _point("spool", lambda: _spool(config))
     yield _point("store", lambda: _store(config))
     yield _point("reports", lambda: _reports(config))
+    if config.diagnosis.signatures:
+        yield _point("signatures", lambda: _signatures(config))
     if config.slurm.source == "none":
         yield Point("slurm", None, 'not asked (slurm.source = "none")')
     else:
@@ -98,6 +102,14 @@ def _reports(config: Config) -> str:
     folder = Path(config.report.dir)
     _writable(folder, "report.dir", "install -d -o firstfault -g firstfault -m 0750 {}")
     return f"{folder} is writable"
+
+
+def _signatures(config: Config) -> str:
+    folder = Path(config.diagnosis.signatures)
+    try:
+        return f"{install(folder)} of the site's own in {folder} are sound"
+    except SignatureError as error:
+        raise _Wrong(f"diagnosis.signatures: {error}") from error
 
 
 def _slurm(config: Config) -> str:

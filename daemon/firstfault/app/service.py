@@ -19,8 +19,10 @@ from firstfault.deliver.outcome import Channel
 from firstfault.deliver.slack import Slack
 from firstfault.diagnosis import diagnose
 from firstfault.intake import spool, watch
+from firstfault.intake.site import install
 from firstfault.model.jobs import Incoming, JobSummary, StoredVerdict
 from firstfault.model.slurm import JobFacts
+from firstfault.signatures import SignatureError
 from firstfault.slurm.facts import FactsError, SlurmFacts
 from firstfault.slurm.sacct import Sacct, find
 from firstfault.store import deliveries, evidence, listing, work
@@ -117,6 +119,11 @@ def run(config: Config, *, once_idle: bool = False) -> None:
             f"spool.dir {folder}: {error.strerror}. Make it, owned by root and the daemon's group, "
             f"mode 2770."
         ) from error
+    if config.diagnosis.signatures:
+        try:
+            install(Path(config.diagnosis.signatures))
+        except SignatureError as error:
+            raise StartError(f"diagnosis.signatures: {error}") from error
     channels = channels_of(config)
     database = open_store(config.store.url)
     dropped = deliveries.drop_others(database, channels)

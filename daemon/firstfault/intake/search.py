@@ -45,7 +45,7 @@ def search_with(program: str, stream: BinaryIO, found: Found, passed: Passed) ->
     ``passed`` is called for each chunk. A line longer than `LINE_MAX` counts as several. Raises
     `GrepFailed`, and OSError where ``stream`` cannot be read.
     """
-    anchors = "\n".join(anchor for each in known_anchors().values() for anchor in each)
+    anchors = "\n".join(_anchors())
     try:
         process = subprocess.Popen(  # noqa: S603 - argv list, absolute path, no shell
             [program, "-abE", "-e", anchors],
@@ -76,6 +76,10 @@ def search_with(program: str, stream: BinaryIO, found: Found, passed: Passed) ->
         status = process.wait()
     if status > 1:
         raise GrepFailed(f"grep ended with status {status}")
+
+
+def _anchors() -> tuple[str, ...]:
+    return tuple(anchor for each in known_anchors().values() for anchor in each)
 
 
 def _feed(into: int, stream: BinaryIO, breaks: _Breaks, passed: Passed) -> None:
@@ -150,7 +154,7 @@ def search_without(stream: BinaryIO, found: Found, passed: Passed) -> None:
 
 def _find(data: bytes, offset: int, found: Found) -> None:
     starts = set()
-    for word in _words():
+    for word in _words(_anchors()):
         at = data.find(word)
         while at >= 0:
             starts.add(data.rfind(b"\n", 0, at) + 1)
@@ -163,8 +167,8 @@ def _find(data: bytes, offset: int, found: Found) -> None:
 
 # One of these is in every line that holds an anchor.
 @cache
-def _words() -> tuple[bytes, ...]:
-    every = {word for each in known_anchors().values() for anchor in each for word in words(anchor)}
+def _words(anchors: tuple[str, ...]) -> tuple[bytes, ...]:
+    every = {word for anchor in anchors for word in words(anchor)}
     shortest: list[str] = []
     for word in sorted(every, key=len):
         if not any(other in word for other in shortest):

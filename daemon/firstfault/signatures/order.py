@@ -96,18 +96,19 @@ def _parts(word: str) -> list[str]:
 def overlaps(order: Ordered) -> None:
     """Raises `SignatureError` for a sample that another signature of ``order`` matches too.
 
-    But where the sample's own is declared the narrower.
+    But where one of the two is declared the narrower.
     """
     for each in order.all:
         for sample in each.signature.samples:
             for other in order.all:
                 name = other.signature.id
-                if other is each or name in order.wider[each.signature.id]:
+                declared = order.wider[each.signature.id] | order.wider[name]
+                if other is each or {each.signature.id, name} & declared:
                     continue
                 if other.regex.search(sample):
                     raise SignatureError(
                         f"{each.place}: narrower_than: its sample {sample!r} is matched by "
-                        f"{name!r} of {other.origin}, too, and it is not declared the narrower"
+                        f"{name!r} of {other.origin}, too, and neither is declared the narrower"
                     )
 
 
