@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from firstfault.readers import (
+    advance,
     boxes,
     cgroups,
     elastic,
@@ -23,9 +24,12 @@ from firstfault.readers import (
     kernel_oom,
     kernel_records,
     kernel_signs,
+    launchers,
     slurm_output,
     stack_lines,
+    table,
     times,
+    world,
 )
 from firstfault.readers.cgroups import slurm_cgroup
 from firstfault.readers.error_file import looks_like_error_file
@@ -71,6 +75,11 @@ WORDS = [
     "EADDRINUSE", "gloo/transport/", "gloo/transport/a] ", "Command ", "CalledProcessError: Command ",
     "loss ", "loss nan", "grad ", "gradients are ", "DataLoader worker (pid 1", "DataLoader worker (pid(s) 1, ",
     "version `", "size mismatch for ", "unable to mmap ", "Timed out after 1", "numpy.", "a.b.", "omegaconf.errors.",
+    "[a] Rendezvous complete for workers. Result:", "global_ranks=[", "[1, ", "1, ", "1,", "Worker group FAILED. 1/1 attempts left; ",
+    "mpirun noticed that process rank 1 with PID 1 on node a", "mpirun detected that ", "RuntimeError: Horovod ",
+    "Process name: [", "Process name: [a,1", "Exit code: ", "=   PID 1 RUNNING AT ", "Proc: ", "with errorcode ",
+    "[2026-01-01 00:00:00,000] [INFO] [launch.py:1:a] ", "exits with return code = ", "Exception: process 1 terminated with ",
+    "world_size", "world size: 1", "GLOBAL_RANK: 1, MEMBER: 1/", "step ", "step: 1", "1%|",
     "exceeded memory limit (1 > ", "exceeded ", "execve(): ", "slurmstepd-a: error: ", "train.py: error: ",
 ]  # fmt: skip
 
@@ -98,6 +107,7 @@ def patterns() -> list[tuple[str, Try]]:
     modules = (
         boxes, cgroups, elastic, epilog, error_file, fatal, groups, kernel_faults, kernel_heads, kernel_oom,
         kernel_records, kernel_signs, slurm_output, stack_lines, times, prefixes, wrappers, lines,
+        advance, launchers, table, world,
     )  # fmt: skip
     found: list[tuple[str, Try]] = []
     for module in modules:

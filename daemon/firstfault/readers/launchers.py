@@ -47,8 +47,8 @@ _ABORT = re.compile(r"\s*MPI_ABORT was invoked on rank (\d{1,7}) in communicator
 _ABORT_CODE = re.compile(r"\s*(?:Proc: .*)?with errorcode (-?\d{1,6})\b")
 # The two lines of these stand apart: the first one's end and the box's title open them.
 _NON_ZERO = re.compile(
-    r"\s*(?:(?P<who>mpirun|mpiexec|orterun|prterun|prun|oshrun|Horovod) detected that one or more "
-    r"processes exited with non-zero status|.*RuntimeError: Horovod detected that one or more )"
+    r"(?:^\s{0,8}(?P<who>mpirun|mpiexec|orterun|prterun|prun|oshrun)|RuntimeError: Horovod) "
+    r"detected that one or more processes exited with non-zero status"
 )
 _NAME = re.compile(r"\s*Process name: (?:\[[^\s]{1,200},(\d{1,7})\]|(\d{1,7}))\s*$")
 _CODE = re.compile(r"\s*Exit code: {1,8}(-?\d{1,6})\s*$")
@@ -108,7 +108,7 @@ class LauncherReader:
 
     def _begin(self, line: Line) -> None:
         who = None
-        if match := _NON_ZERO.match(line.text):
+        if match := _NON_ZERO.search(line.text):
             self._open = match["who"] or "Horovod"
         elif _BOX.match(line.text):
             self._open = "mpiexec"
