@@ -32,6 +32,9 @@ KNOWN = {
     "pid": "11744",
     "file": "/home/alice/my train.py",
     "line": "44",
+    "path": "/scratch/run 7/step_400.pt",
+    "folder": "/scratch/run 7",
+    "port": "29500",
     "module": "apex",
     "script": "job.sh",
     "partition": "gpu",
@@ -123,7 +126,7 @@ def test_the_best_variant_is_taken_that_the_facts_allow():
 
 @pytest.mark.parametrize("evil", ["x; rm -rf ~", "$(id)", "`id`", "a'b", 'a"b', "a b", "a|b", "*"])
 def test_a_value_is_one_word_to_the_shell(evil: str):
-    command = knowledge.remedy("storage.corrupt", {"file": evil}).commands[0]
+    command = knowledge.remedy("storage.corrupt", {"path": evil}).commands[0]
 
     assert shlex.split(command) == ["ls", "-l", evil]
 

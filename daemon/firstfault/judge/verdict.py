@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -11,6 +10,7 @@ from firstfault.judge.decide import Judgement, kernel_read
 from firstfault.judge.domain import domain as narrowed
 from firstfault.judge.fingerprint import fingerprint
 from firstfault.judge.missing import missing
+from firstfault.judge.named import named
 from firstfault.judge.ranks import ranges
 from firstfault.judge.title import happened, title
 from firstfault.model import verdict as v
@@ -140,17 +140,12 @@ def facts_of(told: Told, judgement: Judgement) -> dict[str, str]:
         if first.exception is not None:
             known["file"] = first.exception.file
             known["line"] = None if first.exception.line is None else str(first.exception.line)
-            known["module"] = _module(first.exception)
+            known.update(named(first.exception.message or ""))
         known["canceller_uid"] = dict(first.facts).get("by_uid")
         if told.zoned and first.at is not None and first.at.latest is not None:
             end = int(first.at.latest.timestamp())
             known["since"], known["until"] = str(end - 120), str(end + 60)
     return {name: value for name, value in known.items() if value}
-
-
-def _module(exception: v.ExceptionFacts) -> str | None:
-    match = re.search(r"No module named '([\w.]{1,200})'", exception.message or "")
-    return match[1] if match else None
 
 
 def _initiator(told: Told, judgement: Judgement, run: Run | None, step: str | None) -> v.Initiator:

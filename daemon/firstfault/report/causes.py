@@ -19,8 +19,11 @@ FACTS = {
     "host": "the host that the cause is on",
     "rank": "the global rank that failed first",
     "pid": "its process id",
-    "file": "the file that the cause is about",
+    "file": "the program's own file where the exception was raised",
     "line": "the line in it",
+    "path": "the file or folder that the exception's message names",
+    "folder": "the folder that holds it",
+    "port": "the port that was taken",
     "module": "the Python module that could not be imported",
     "script": "the job script",
     "partition": "the job's partition",
@@ -32,7 +35,7 @@ FACTS = {
 }
 """The facts that remedies may name: what `remedy` takes."""
 
-NUMBERS = frozenset({"rank", "pid", "line", "canceller_uid", "since", "until"})
+NUMBERS = frozenset({"rank", "pid", "line", "port", "canceller_uid", "since", "until"})
 """The facts that are whole numbers: only these may go through ssh, where two shells read them."""
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
