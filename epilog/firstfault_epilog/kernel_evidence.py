@@ -33,12 +33,12 @@ _OOM_END = re.compile(rb"Killed process [0-9]+|no killable process")
 # (expression, lines kept before, lines kept after). Format strings: kernel/, mm/, fs/ and
 # drivers/ of Linux; NVRM and nvidia-nvswitch of NVIDIA's driver.
 _KINDS = (
-    (rb"Killed process|oom-kill:|oom_reaper|Out of memory|Memory cgroup out of memory", 0, 1),
+    (rb"Killed process|oom-kill:|oom_reaper|[Oo]ut of memory|memory\.oom\.group", 0, 1),
     (rb"page allocation failure|cgroup: fork rejected", 0, 2),
-    (rb"segfault at|traps: |trap invalid opcode|trap divide error|trap int3", 0, 2),
-    (rb"general protection|potentially unexpected fatal signal|unhandled signal", 0, 2),
+    (rb"segfault |traps: |trap invalid opcode|trap divide error|trap int3", 0, 2),
+    (rb"general protection|potentially unexpected fatal signal|unhandled (?:signal|exc)", 0, 2),
     (rb"NVRM: |SXid|nvidia-nvswitch|nvidia-nvlink", 0, 2),
-    (rb"mce: |Hardware Error|Machine [Cc]heck|EDAC |Memory failure|MCE: Killing", 1, 6),
+    (rb"mce: |Hardware Error|Machine [Cc]heck|EDAC |Memory failure|MCE", 1, 6),
     (rb"AER: |PCIe Bus Error|pcieport .*error|Uncorrected|uncorrectable", 0, 4),
     (
         rb"blocked for more than|hung_task|soft lockup|hard LOCKUP|NMI watchdog: (?:BUG|Watchdog)",
@@ -47,19 +47,21 @@ _KINDS = (
     ),
     (rb"rcu.*(?:stall|starved)|watchdog: BUG", 0, 40),
     (rb"Kernel panic|BUG: |Oops|kernel BUG at|Unable to handle kernel|WARNING: CPU", 1, 60),
+    (rb": [0-9a-f]{4} \[#[0-9]+\]", 1, 60),
     (
         rb"I/O error|Medium Error|critical (?:medium|target|space) |Buffer I/O|blk_update_request",
         0,
         2,
     ),
-    (rb"EXT4-fs (?:error|warning)|XFS \(.*(?:error|orrupt|hutdown)|BTRFS.*error", 0, 3),
+    (rb"EXT4-fs .*(?:error|warning)|XFS \(.*(?:[Ee]rror|orrupt|hut ?down)|BTRFS.*error", 0, 3),
+    (rb"device-mapper: thin: |allocation error, dev ", 0, 1),
     (
-        rb"[Rr]emounting filesystem read-only|nvme .*(?:timeout|reset|abort)|ata[0-9.]+: exception",
+        rb"[Rr]emounting filesystem read-only|nvme .*(?:timeout|reset|abort|fail)|ata[0-9.]+: exception",
         0,
         2,
     ),
     (rb"nfs: .*(?:not responding|OK|timed out)|NFS: .*(?:fail|error|stale)|nfs4_", 0, 1),
-    (rb"Lustre|LNet|mmfs|GPFS|beegfs|ceph|libceph", 0, 1),
+    (rb"Lustre|LNet|mmfs|GPFS|beegfs|ceph|libceph|CIFS: ", 0, 1),
     (
         rb"mlx[45]_|infiniband|ib[0-9]: |Link (?:is )?[Dd]own|NETDEV WATCHDOG|link becomes ready",
         0,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from firstfault.signatures import signatures
 from firstfault_epilog import collection, kernel, kernel_evidence
 from tests.epilog.node import Node, file_of
 
@@ -257,3 +258,27 @@ def test_a_real_oom_kill_is_in_the_record_with_the_time_it_happened(
     at = int(microseconds) / 1e6 + record.clock.kernel_offset_s
     assert before - 0.5 <= at <= after + 0.5
     assert record.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+SIGNS = [sample for each in signatures("kernel") for sample in each.signature.samples]
+
+
+@pytest.mark.parametrize("sample", SIGNS)
+def test_what_a_signature_knows_is_kept(sample: str) -> None:
+    assert kernel_evidence._FAULT.search(sample.encode())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nfs: server files3 OK",
+        "Lustre: work-OST0003-osc: Connection restored to work-OST0003 (at 10.0.0.9@o2ib)",
+        "potentially unexpected fatal signal 11.",
+        "oom_reaper: reaped process 1 (x), now anon-rss:0kB",
+        "python3[700]: unhandled exception: DABT (lower EL), ESR 0x92000006",
+        "python3[700]: segfault (11) at 8 nip 7fff lr 7fff code 1",
+        "Tasks in /x are going to be killed due to memory.oom.group set",
+    ],
+)
+def test_what_the_readers_look_for_beside_signatures_is_kept(line: str) -> None:
+    assert kernel_evidence._FAULT.search(line.encode())
