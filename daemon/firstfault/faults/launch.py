@@ -107,7 +107,7 @@ def _words_fault(words: Sequence[Happened], told: Told, run: Run) -> list[Fault]
     ended = [e for e in run.happened if isinstance(e.event, TaskEnd) and e.event.kind == "exit"]
     agrees = code is not None and code in _exit_codes(told, run)
     if code is None and (ended or _job_failed(told)) and not run.roster:
-        return [_nowhere(last, ended)]
+        return [_nowhere([e for e in words if _launch(e).code is None], ended)]
     if run.roster and not agrees:
         return []
     if not (agrees or last.last or _job_failed(told)):
@@ -130,15 +130,16 @@ def _words_fault(words: Sequence[Happened], told: Told, run: Run) -> list[Fault]
 
 
 # slurmstepd went to /tmp instead of the working directory: what then failed had nothing there.
-def _nowhere(said: Happened, ended: Sequence[Happened]) -> Fault:
+def _nowhere(said: Sequence[Happened], ended: Sequence[Happened]) -> Fault:
+    hosts = {_launch(each).host or _launch(each).speaker.host for each in said}
     return Fault(
         cause=CAUSE,
         key=CAUSE,
-        host=_launch(said).host or _launch(said).speaker.host,
+        host=hosts.pop() if len(hosts) == 1 else None,
         sources=frozenset({"slurm"}),
-        proofs=(*_proofs([said]), *_proofs(ended[:1])),
+        proofs=(*_proofs(said), *_proofs(ended[:1])),
         limit=LIKELY,
-        facts=_facts([said]),
+        facts=_facts(said),
     )
 
 
