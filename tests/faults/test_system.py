@@ -145,6 +145,7 @@ def test_an_exception_of_the_programs_own_stands_above_a_disk_that_had_errors() 
     )
 
     assert (verdict.cause.id, verdict.cause.confidence) == ("python.exception", v.CONFIRMED)
+    assert len(verdict.unexplained) == 3
 
 
 def test_a_hung_rank_is_why_the_job_reached_its_limit() -> None:

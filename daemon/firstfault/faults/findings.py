@@ -23,7 +23,7 @@ from firstfault.faults.processes import (
 )
 from firstfault.faults.silence import silent_faults
 from firstfault.faults.slurm import slurm_faults
-from firstfault.faults.system import with_kernel_signs
+from firstfault.faults.system import strange_signs, with_kernel_signs
 from firstfault.model.event import OomKill, Sign, Trap
 from firstfault.model.fault import Effect, Fault, Findings, Proof
 from firstfault.model.run import Happened, Process, Run, Told
@@ -75,7 +75,7 @@ def findings(told: Told, run: Run) -> Findings:
         faults=tuple(faults),
         effects=tuple(effects),
         unnamed=named,
-        strange=tuple(_strange(told, run, ends, faults)),
+        strange=(*_strange(told, run, ends, faults), *strange_signs(told, run, faults)),
     )
 
 

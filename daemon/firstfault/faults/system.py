@@ -72,6 +72,22 @@ def with_kernel_signs(
     return result
 
 
+def strange_signs(told: Told, run: Run, faults: Sequence[Fault]) -> list[Proof]:
+    """Signs of the job's hosts and time that no fault which may count rests on, one of a kind."""
+    counted = [fault for fault in faults if fault.sure] or list(faults)
+    used = {each.place for fault in counted for each in fault.proofs}
+    kinds: dict[tuple[str | None, str], Proof] = {}
+    for each in _of_job(told, run, ()):
+        if each.event.place not in used:
+            kinds.setdefault((each.event.host, each.event.signature), _proof(each))
+    rested = {
+        (each.event.host, each.event.signature)
+        for each in _of_job(told, run, ())
+        if each.event.place in used
+    }
+    return [proof for kind, proof in sorted(kinds.items(), key=str) if kind not in rested]
+
+
 # The signs that may have to do with the job, each once.
 def _of_job(told: Told, run: Run, faults: Sequence[Fault]) -> Iterator[_Seen]:
     hosts = {_short(each) for each in (*told.nodes, *(p.host for p in run.roster)) if each}
