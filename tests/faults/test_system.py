@@ -203,3 +203,26 @@ def test_a_kernels_line_in_the_jobs_own_output_is_sure_of_nothing() -> None:
     verdict = made.judged(console)
 
     assert verdict.cause.confidence != v.CONFIRMED
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"[ 1629.472500] {PANIC}",
+        "[ 1629.472500] Memory cgroup out of memory: Killed process 811 (python3) total-vm:9kB, ",
+        f"[ 1629.472500] {BLOCK}",
+    ],
+)
+def test_a_kernels_line_that_a_program_printed_takes_nothing_from_an_exception(line: str) -> None:
+    error = "ValueError: shapes differ"
+    verdict = made.judged(
+        made.console(
+            [line],
+            made.of_task(0, made.of_rank(0, 0, made.raised(error)), made.noticed(0, 700, 1)),
+            made.of_task(0, made.table((0, 0, 1, 700), errors={0: error})),
+            made.task_ended("c1", 0),
+        ),
+        made.accounting("FAILED"),
+    )
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("python.exception", v.CONFIRMED)

@@ -63,7 +63,8 @@ def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
         if sure:
             faults.append(fault)
         else:
-            loose.append(msgspec.structs.replace(fault, limit=LIKELY))
+            counts = owner is not None or not event.quoted
+            loose.append(msgspec.structs.replace(fault, limit=LIKELY, sure=counts))
     # Of several kills that may be the job's, nothing tells which one is; those of one container
     # are one.
     groups = {_container(fault) or id(fault) for fault in loose}

@@ -169,7 +169,8 @@ def _panicked(
     if not (known or wrong):
         return faults
     if quoted or not known:
-        fault = msgspec.structs.replace(fault, limit=LIKELY)
+        # It may be an old one, or a program's own words.
+        fault = msgspec.structs.replace(fault, limit=LIKELY, sure=not _is_surer(faults))
     if not failed:
         return [*faults, fault]
     told_by = frozenset().union(*(each.sources for each in failed))
@@ -229,14 +230,18 @@ def _beside(
     others = [each for each in signs if each not in chosen]
     limit = max((_worth(each, told, run) for each in chosen), key=_ORDER.index)
     fault = _fault(cause, host, [*chosen, *others], limit)
-    surer = any(f.sure and not f.cause.startswith(_WEAK) for f in faults)
-    fault = msgspec.structs.replace(fault, sure=not surer and limit != POSSIBLE)
+    fault = msgspec.structs.replace(fault, sure=not _is_surer(faults) and limit != POSSIBLE)
     hit = {each.process for each in joined if each in chosen}
     if len(hit) == 1:
         (process,) = hit
         pids = [each.event.pid for each in joined if each.process == process]
         fault = msgspec.structs.replace(fault, process=process, pid=pids[0])
     return [*faults, fault]
+
+
+# Whether something went wrong that no sign of this kind explains.
+def _is_surer(faults: Sequence[Fault]) -> bool:
+    return any(fault.sure and not fault.cause.startswith(_WEAK) for fault in faults)
 
 
 def _agreed(fault: Fault, signs: Sequence[_Seen]) -> Fault:
