@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from firstfault.faults.launch import launch_faults
 from firstfault.faults.notes import notes_of_job
+from firstfault.faults.tasks import task_faults
 from firstfault.model.event import (
     AgentSignalled,
     Cancelled,
@@ -78,6 +79,8 @@ def slurm_faults(told: Told, run: Run) -> list[Fault]:
     if not found:
         found = _cancelled_step(told, run)
     found.sort(key=lambda fault: (fault.cause not in _EARLIER, fault.cause))
+    if not found:
+        found = task_faults(told, run)
     return [*found, *_interrupts(told, run), *_left_early(run), *_noted_oom(run, notes)]
 
 
