@@ -52,9 +52,6 @@ _RESULT_FIELD = re.compile(
 )
 _NUMBERS = re.compile(r"\[(\d{1,7}(?:, ?\d{1,7}){0,9999})\]\s*$")
 
-# A line of an agent has one of these in it.
-AGENT_WORDS = ("exitcode", "process", "death signal", "SignalException", "orker group")
-
 AgentEvent = ExitNoticed | ClosingSignal | AgentSignalled | GroupEnded | LaunchBegan
 
 

@@ -23,16 +23,6 @@ import re
 from firstfault.model.event import LaunchBegan, LauncherEnd
 from firstfault.model.line import Line, Place
 
-# A line that matters here has one of these in it.
-LAUNCHER_WORDS = (
-    "rocess",
-    "APPLICATION",
-    "MPI_ABORT",
-    "exits with return",
-    "A worker died",
-    "dist_world_size",
-)
-
 _SPAWN_SIGNAL = re.compile(
     r"Exception: process (\d{1,6}) terminated with signal (SIG[A-Z0-9]{2,10})\s*$"
 )
@@ -81,6 +71,23 @@ _SIGNALS = {
 }  # fmt: skip
 # How many lines after its title the rest of a message may stand.
 _REACH = 8
+
+
+def may_be_launchers(text: str) -> bool:
+    """Whether a line may begin a launcher's or an agent's message: quick, for every line."""
+    return (
+        "rocess" in text
+        or "exitcode" in text
+        or "orker group" in text
+        or "Rendezvous complete" in text
+        or "death signal" in text
+        or "SignalException" in text
+        or "APPLICATION" in text
+        or "MPI_ABORT" in text
+        or "exits with return" in text
+        or "A worker died" in text
+        or "dist_world_size" in text
+    )
 
 
 class LauncherReader:

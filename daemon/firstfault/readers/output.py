@@ -8,20 +8,18 @@ from firstfault.model.document import Document
 from firstfault.model.event import Event, Sign, Traceback
 from firstfault.model.line import Line, Speaker
 from firstfault.readers.advance import Advance, Advances
-from firstfault.readers.elastic import AGENT_WORDS, StartReader, agent_event
+from firstfault.readers.elastic import StartReader, agent_event
 from firstfault.readers.fatal import FatalErrorReader
-from firstfault.readers.launchers import LAUNCHER_WORDS, LauncherReader
+from firstfault.readers.launchers import LauncherReader, may_be_launchers
 from firstfault.readers.python import TracebackReader
 from firstfault.readers.slurm_output import SLURM_WORDS, slurm_events, stepd_node
 from firstfault.readers.stack_lines import bare_exception
 from firstfault.readers.table import TableReader
 from firstfault.readers.times import Zone
-from firstfault.readers.world import WORLD_WORDS, world_size
+from firstfault.readers.world import world_size
 from firstfault.signatures import meaning
 from firstfault.streams.lines import lines
 
-# Lines without any of these words are only counted: they can end or begin nothing.
-_LAUNCH = (*AGENT_WORDS, *LAUNCHER_WORDS, "Rendezvous complete")
 # So many stretches of a document are told apart.
 _MOST_STRETCHES = 100
 
@@ -129,7 +127,7 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
     tracebacks = stream.tracebacks
     found += tracebacks.feed(line)
     found += stream.fatal.feed(line)
-    if any(word in text for word in WORLD_WORDS) and (size := world_size(line)):
+    if size := world_size(line):
         found.append(size)
     if not ranks and (said := _of_system(line, stream, zone)):
         found += said
@@ -168,6 +166,6 @@ def _of_system(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
 
 def _of_launcher(line: Line, stream: _Stream, zone: Zone) -> Event | None:
     begun = stream.starts.active or stream.launcher.active
-    if not begun and not any(word in line.text for word in _LAUNCH):
+    if not begun and not may_be_launchers(line.text):
         return None
     return agent_event(line, zone) or stream.starts.feed(line, zone) or stream.launcher.feed(line)

@@ -15,9 +15,6 @@ import re
 from firstfault.model.event import WorldSize
 from firstfault.model.line import Line
 
-# A line that tells a world's size has one of these in it.
-WORLD_WORDS = ("orld", "WORLD", "MEMBER: ")
-
 _LIGHTNING = re.compile(
     r"[Ii]nitializing (?:distributed|ddp): GLOBAL_RANK: (\d{1,7}), MEMBER: \d{1,7}/(\d{1,7})"
 )
@@ -26,10 +23,13 @@ _SIZE = re.compile(r"(?:dist_|\b)(?:world[_ ]size|WORLD_SIZE)(?: ?= ?|: )(\d{1,7
 
 def world_size(line: Line) -> WorldSize | None:
     """The number of ranks that ``line`` tells, None if it tells none."""
-    if match := _LIGHTNING.search(line.text):
+    text = line.text
+    if not ("orld" in text or "WORLD" in text or "MEMBER: " in text):
+        return None
+    if match := _LIGHTNING.search(text):
         rank, size = int(match[1]), int(match[2])
         return WorldSize(line.place, line.speaker, size, rank) if rank < size else None
-    match = _SIZE.search(line.text)
+    match = _SIZE.search(text)
     if match is None or int(match[1]) == 0:
         return None
     return WorldSize(line.place, line.speaker, int(match[1]), line.speaker.rank)

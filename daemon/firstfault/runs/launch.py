@@ -30,8 +30,9 @@ from firstfault.model.line import Speaker
 from firstfault.model.run import Happened, Run
 from firstfault.readers.kind import Kind
 from firstfault.runs.attempts import Attempts
+from firstfault.runs.parts import Seen, died_alike, heard, parts_of, twins
 from firstfault.runs.reading import Read
-from firstfault.runs.roster import Roster, Seen, died_alike, heard, parts_of, twins
+from firstfault.runs.roster import Roster
 from firstfault.runs.splitting import Launch
 from firstfault.streams.lines import run_folder
 
