@@ -83,7 +83,7 @@ def run(scenario: Scenario) -> Path:
     shutil.rmtree(top, ignore_errors=True)
     for path in (top / "work/data", top / "truth", top / "kept"):
         path.mkdir(parents=True)
-    for file in ("train.py", "faults.py", "spawn.py"):
+    for file in ("train.py", "faults.py", "spawn.py", "lightning_train.py"):
         shutil.copy(HERE / file, top / "work" / file)
     for path in (top / "work", top / "work/data", top / "truth"):
         os.chown(path, scenario.uid, scenario.uid)

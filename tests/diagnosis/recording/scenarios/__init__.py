@@ -7,6 +7,7 @@ from tests.diagnosis.recording.scenarios import (
     crashes,
     data,
     exceptions,
+    launchers,
     resources,
     settings,
     starts,
@@ -22,4 +23,5 @@ SCENARIOS = (
     *together.RUNS,
     *agents.RUNS,
     *settings.RUNS,
+    *launchers.RUNS,
 )

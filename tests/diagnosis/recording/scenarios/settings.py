@@ -47,12 +47,11 @@ RUNS = (
         fault("gpu", "0,1"),
         nodes=1,
         nproc=2,
-        rank=0,
         host="n1",
-        also=(1,),
         key="Found no NVIDIA driver",
         confidence=None,
         teaches="a machine without a GPU and without a driver",
+        rank=1,
     ),
     Scenario(
         "t113-no-driver",
