@@ -253,7 +253,9 @@ def test_a_missing_working_directory_explains_what_was_not_found_in_it() -> None
 
 
 def test_a_command_that_was_not_found_and_good_output_are_no_failure() -> None:
-    assert judged(made.console([NOT_FOUND, "step 1", "done"]))[0] == "none"
+    steps = [f"step {number} loss 0.3" for number in range(200)]
+
+    assert judged(made.console([NOT_FOUND, *steps, "done"]))[0] == "none"
 
 
 @pytest.mark.parametrize(
