@@ -86,7 +86,7 @@ WAITED = (Effect("waited", proof("waited"), rank(2, "c2")),)
 
 
 def exited(number: int, code: int, *, heard: bool = True) -> Fault:
-    facts = (("exit_code", str(code)), *((("heard", "yes"),) if heard else ()))
+    facts = (("exit_code", str(code)), *((("heard", "itself"),) if heard else ()))
     return fault("process.exit", rank(number), key=f"exit {code}", sources=("agent",), facts=facts)
 
 

@@ -14,6 +14,7 @@ from firstfault.model.event import (
     FatalError,
     LauncherEnd,
     OomKill,
+    Sign,
     TableEntry,
     Traceback,
     Trap,
@@ -225,6 +226,8 @@ def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
     codes = [e.event.exit_code for e in exits if isinstance(e.event, _Exit)]
     plain = [e for e in found if e not in sure]
     ended_by_it = any(code == 1 for code in codes) or bool(entries)
+    if not codes and _went_on(mine, plain):
+        return None
     if not codes:
         ended_by_it = any(isinstance(e.event, Traceback) and e.event.final for e in plain[-1:])
     chosen = sure or (plain[-1:] if ended_by_it else [])
@@ -241,6 +244,19 @@ def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
         same, key=lambda e: (isinstance(e.event, Traceback) and e.event.recorded, e.event.place)
     )
     return Raised(event, _signature(event), (*ordered, *entries), best.cut, bool(sure or codes))
+
+
+# A rank whose work went on after an exception, by another copy of its words or by its own word.
+def _went_on(mine: Sequence[Happened], plain: Sequence[Happened]) -> bool:
+    if not plain:
+        return False
+    finished = any(isinstance(e.event, Sign) and e.event.means == "finished" for e in mine)
+    last = plain[-1].event
+    assert isinstance(last, Traceback)
+    return finished or any(
+        isinstance(e.event, Traceback) and e.event.followed > 0 and says_same(e.event, last)
+        for e in plain
+    )
 
 
 def _closeness(each: Happened) -> int:

@@ -10,8 +10,9 @@ from firstfault.faults.death import Death, deaths, with_kernel_words
 from firstfault.faults.effects import launcher_and_slurm
 from firstfault.faults.interruption import interruption
 from firstfault.faults.kubernetes import pod_faults
-from firstfault.faults.loose import unattributed
+from firstfault.faults.loose import ranks_write_to_console, unattributed
 from firstfault.faults.memory import in_window, is_of_job, oom_faults
+from firstfault.faults.owners import with_owners
 from firstfault.faults.processes import (
     NARROWER,
     of_death,
@@ -33,6 +34,7 @@ from firstfault.signatures import EFFECTS
 
 def findings(told: Told, run: Run) -> Findings:
     """Faults, effects and what neither of them accounts for, of one run."""
+    run = with_owners(told, run)
     ends = with_kernel_words(deaths(run), run)
     around = surroundings(run)
     kills = [*oom_faults(told, run, ends), *pod_faults(told, run, ends)]
@@ -58,7 +60,8 @@ def findings(told: Told, run: Run) -> Findings:
     effects += launcher_and_slurm(run)
     faults, effects = _with_loose_words(run, faults, effects)
     faults, nameless = _with_words_of_the_nameless(run, faults, nameless)
-    named = tuple(unnamed(death) for death in nameless)
+    console = ranks_write_to_console(run)
+    named = tuple(unnamed(death, console=console) for death in nameless)
     if not named and all(fault.cause.startswith("slurm.") for fault in faults):
         silent = silent_faults(told, run, effects)
         faults += silent
@@ -66,6 +69,7 @@ def findings(told: Told, run: Run) -> Findings:
         effects = [effect for effect in effects if effect.process not in own]
     if not named and not faults:
         faults += interruption(told, run, ends)
+    faults = _with_shared_memory(faults)
     wrong = bool(faults or named or effects)
     faults = with_kernel_signs(told, run, ends, faults, wrong=wrong)
     if not (faults or named or any(e.process is not None for e in effects) or loose.effects):
@@ -77,6 +81,18 @@ def findings(told: Told, run: Run) -> Findings:
         unnamed=named,
         strange=(*_strange(told, run, ends, faults), *strange_signs(told, run, faults)),
     )
+
+
+# Where /dev/shm is full, one process is told so and another dies of SIGBUS as it writes there.
+def _with_shared_memory(faults: list[Fault]) -> list[Fault]:
+    full = [f for f in faults if f.cause == "memory.shm" and f.sure and f.host is not None]
+    hosts = {fault.host: fault.key for fault in full}
+    return [
+        msgspec.structs.replace(fault, cause="memory.shm", key=hosts[fault.host])
+        if fault.cause == "process.bus-error" and fault.host in hosts
+        else fault
+        for fault in faults
+    ]
 
 
 # Ranks that said they lost a peer or waited in vain, and of whose end nothing is told.

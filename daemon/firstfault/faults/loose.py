@@ -15,8 +15,8 @@ from firstfault.faults.effects import is_agents, is_launchers
 from firstfault.faults.processes import (
     cause_of,
     exception_facts,
-    own_frame,
     proof,
+    same_key,
     with_process,
     worth,
 )
@@ -106,11 +106,9 @@ def _within(seen: Sequence[Happened], nameless: Sequence[Death], *, alone: bool)
         if sign is not None and sign.means in ("peer-lost", "waited", "stopped"):
             effects.append(Effect(sign.means, proof(each)))
             continue
-        frame = own_frame(event.frames)
-        where = f"{frame.file}:{frame.line}" if frame else event.message[:80]
-        groups.setdefault(f"{event.type} {where}", []).append(each)
+        groups.setdefault(same_key(event, sign.means if sign else None), []).append(each)
     faults = [_fault(key, group, alone=alone) for key, group in sorted(groups.items())]
-    owners = [death for death in nameless if (death.exit_code or 0) > 0 and death.raised is None]
+    owners = _owners(nameless)
     others = tuple(death for death in nameless if death not in owners)
     if not faults and len(effects) >= len(owners):
         # As many tracebacks of lost peers as ranks without a reason: these are theirs.
@@ -134,6 +132,12 @@ def _within(seen: Sequence[Happened], nameless: Sequence[Death], *, alone: bool)
     return Loose(owned, tuple(effects), others)
 
 
+# Python ends with exit code 1 for an exception; other codes are a program's or a wrapper's own.
+def _owners(nameless: Sequence[Death]) -> list[Death]:
+    able = [death for death in nameless if (death.exit_code or 0) > 0 and death.raised is None]
+    return [death for death in able if death.exit_code == 1] or able
+
+
 def _fault(key: str, seen: Sequence[Happened], *, alone: bool) -> Fault:
     event = seen[0].event
     assert isinstance(event, Traceback)
@@ -154,4 +158,19 @@ def _fault(key: str, seen: Sequence[Happened], *, alone: bool) -> Fault:
         sure=limit != POSSIBLE
         and (not is_agents(event) or (alone and means is not None and means not in EFFECTS)),
         limit=limit,
+    )
+
+
+def ranks_write_to_console(run: Run) -> bool:
+    """Whether the job's output holds what ranks wrote without a launcher's prefix.
+
+    A rank's words there are nobody's, but they are not lost.
+    """
+    return any(
+        isinstance(each.event, Traceback)
+        and each.source == "job output"
+        and each.event.speaker.local_rank is None
+        and not is_launchers(each)
+        and not is_agents(each.event)
+        for each in run.happened
     )

@@ -80,6 +80,13 @@ def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
     return faults or _accounted(told, deaths)
 
 
+# Each rank's end is known, and none is what an OOM kill does: the victim was none of the job's.
+def _all_died_otherwise(deaths: Sequence[Death]) -> bool:
+    return bool(deaths) and all(
+        death.exit_code is not None and not _died_of_it(death) for death in deaths
+    )
+
+
 # The kernel names the job; or it names the pid of a process that died so on that very host, in a
 # boot that can be told. What stands among a program's output may be the program's own.
 def _is_surely_jobs(event: OomKill, owner: Death | None, told: Told) -> bool:
@@ -109,7 +116,7 @@ def _may_be_jobs(
     if told.nodes and event.host is not None and event.host not in told.nodes:
         return False
     if event.job is not None:
-        return not told.jobs
+        return not told.jobs and not _all_died_otherwise(deaths)
     agrees = event.uid is not None and event.uid == told.uid
     if agrees or (event.host or "") in notices:
         return True

@@ -52,7 +52,7 @@ _COLLECTIVE_WORDS = re.compile(
 )
 _C10D_TYPES = re.compile(r"(?:^|\.)(?:RuntimeError|Dist\w*Error)$")
 # What a process says of these, a signal that it died of may follow.
-NARROWER = ("gpu.", "memory.", "collective.", "process.resource-limit")
+NARROWER = ("gpu.", "memory.", "collective.", "storage.", "process.resource-limit")
 # Faults of the device and of collectives abort a process too.
 _ABORTING = ("gpu.", "collective.", "waited", "memory.gpu")
 # Frames of installed packages and of Python itself: the user's own frame is the last other one.
@@ -108,6 +108,17 @@ def worth(event: Traceback, said: Signature | None, *, cut: bool) -> str:
         return POSSIBLE if said.means == "launcher" else said.at_most
     unclear = is_collectives(event) or _BROKEN_LINK.search(event.type)
     return POSSIBLE if unclear else CONFIRMED
+
+
+def same_key(event: Traceback, means: str | None) -> str:
+    """Equal for exceptions that are one failure in several ranks.
+
+    The program's own are told by type and place, what a signature knows by what it means.
+    """
+    if means is not None:
+        return f"{event.type} {means}"
+    frame = own_frame(event.frames)
+    return f"{event.type} {f'{frame.file}:{frame.line}' if frame else event.message[:80]}"
 
 
 def exception_facts(event: Traceback) -> ExceptionFacts:
@@ -174,7 +185,7 @@ def of_death(death: Death, around: Surroundings) -> Fault | Effect | None:
     if number is None and death.fatal:
         fatal = death.fatal[0].event
         number = fatal.signal if isinstance(fatal, FatalError) else None
-    if number == 15 or (number == 9 and death.forced):
+    if number in (1, 2, 15) or (number == 9 and death.forced):
         kind = "ended-by-agent" if death.closed or death.forced else "terminated"
         return Effect(kind, proof(death.exits[0]), death.process, death.noticed_at)
     if number in SIGNAL_CAUSES:
@@ -208,8 +219,11 @@ def worded(death: Death, words: Sequence[Happened]) -> Fault:
     )
 
 
-def unnamed(death: Death) -> Fault:
-    """A process that ended badly and left no reason."""
+def unnamed(death: Death, *, console: bool = False) -> Fault:
+    """A process that ended badly and left no reason.
+
+    ``console`` says that the ranks wrote into the job's output, without a word of whose it is.
+    """
     code = death.exit_code
     return Fault(
         cause="process.exit",
@@ -222,7 +236,8 @@ def unnamed(death: Death) -> Fault:
         pid=_pid(death),
         facts=(
             *((("exit_code", str(code)),) if code is not None else ()),
-            *((("heard", "yes"),) if death.process.lines is not None else ()),
+            *((("heard", "itself"),) if death.process.lines is not None else ()),
+            *((("heard", "console"),) if death.process.lines is None and console else ()),
         ),
     )
 
@@ -287,8 +302,6 @@ def _came_before(one: Span | None, other: Span | None) -> bool:
 
 def _raised_fault(death: Death, raised: Raised) -> Fault:
     event = raised.event
-    frame = own_frame(event.frames)
-    where = f"{frame.file}:{frame.line}" if frame else event.message[:80]
     cause = cause_of(event, raised.means)
     limit = worth(event, raised.signature, cut=raised.cut)
     if limit == CONFIRMED and not raised.ended:
@@ -309,7 +322,7 @@ def _raised_fault(death: Death, raised: Raised) -> Fault:
     ordered = [*raised.seen, *death.exits[:1]]
     return Fault(
         cause=cause,
-        key=f"{event.type} {where}",
+        key=same_key(event, raised.means),
         process=death.process,
         host=death.process.host,
         at=_raised_at(raised) or death.noticed_at,

@@ -385,10 +385,11 @@ def _no_fault(found: Findings, effects: list[Effect]) -> Judgement:
 # An exit code of the program's own, from processes whose streams were read and hold no reason.
 # Python's code for an exception is 1: where the streams were not read, its words were lost.
 def _exit_is_worth(unnamed: Sequence[Fault]) -> str:
-    heard = all("heard" in dict(fault.facts) for fault in unnamed)
+    places = {dict(fault.facts).get("heard") for fault in unnamed}
+    heard = None not in places
     code = dict(unnamed[0].facts).get("exit_code", "")
     if not code.isdigit() or not 0 < int(code) < _FIRST_SHELL_CODE:
         return UNKNOWN
     if int(code) == 1 and not heard:
         return UNKNOWN
-    return CONFIRMED if heard and int(code) > _LAST_PYTHON_CODE else LIKELY
+    return CONFIRMED if places == {"itself"} and int(code) > _LAST_PYTHON_CODE else LIKELY

@@ -87,6 +87,8 @@ def predicate(cause: str, fault: Fault) -> str:
         return "was killed by the kernel: the node was out of memory"
     if cause == "process.killed":
         return "was killed (SIGKILL); nothing tells who sent it"
+    if cause == "process.fatal-signal" and "signal" in facts:
+        return f"died of {facts['signal']}"
     if cause in _SIGNALS:
         library = f" in {facts['library']}" if "library" in facts else ""
         at = f", in {facts['frame']}" if "frame" in facts else ""
