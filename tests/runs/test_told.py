@@ -204,3 +204,14 @@ def test_the_last_run_folder_is_the_last_agents() -> None:
 
     assert {each.task for each in joined.runs[0].roster if each.run == "r_b"} == {1}
     assert {each.task for each in unknown.runs[0].roster if each.run == "r_b"} == {None}
+
+
+def test_a_rank_that_says_who_it_is_takes_part() -> None:
+    text = "".join(
+        f"Initializing distributed: GLOBAL_RANK: {rank}, MEMBER: {rank + 1}/2\n" for rank in (0, 1)
+    )
+
+    (run,) = read(document(text)).runs
+
+    assert [each.rank for each in run.roster] == [0, 1]
+    assert run.expected_ranks == 2

@@ -15,6 +15,7 @@ from firstfault.model.event import (
     TableEntry,
     Traceback,
     WorkersStarted,
+    WorldSize,
 )
 from firstfault.model.line import Speaker
 from firstfault.runs.attempts import speaker_of
@@ -97,6 +98,8 @@ def _part(event: Event, attempt: int, *, lone_agent: bool, nodes: int) -> Seen |
         if event.launcher == "spawn" and lone_agent and nodes <= 1:
             # On one node the index of a process is its rank.
             rank = local
+    elif isinstance(event, WorldSize):
+        rank = event.rank if event.rank is not None else rank
     if local is None and rank is None:
         return None
     return _seen(
