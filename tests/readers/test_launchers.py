@@ -179,3 +179,18 @@ def test_ray_names_a_workers_host_and_pid_but_not_why_it_died() -> None:
 )
 def test_words_alone_or_a_ranks_own_are_no_launchers(text: str) -> None:
     assert not ends(text + "\n")
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [("returned non-zero exit status 3.", 3), ("died with <Signals.SIGKILL: 9>.", -9)],
+)
+def test_the_command_of_torchs_old_launcher_names_no_rank(how: str, code: int) -> None:
+    end = only(f"subprocess.CalledProcessError: Command '['python3', 't.py', '--local_rank=3']' {how}\n")  # fmt: skip
+
+    assert (end.launcher, end.rank, end.local_rank) == ("torch.distributed.launch", None, None)
+    assert end.exit_code == code
+
+
+def test_another_programs_failed_command_is_no_launchers() -> None:
+    assert not ends("subprocess.CalledProcessError: Command '['make']' returned non-zero exit status 2.\n")  # fmt: skip

@@ -10,6 +10,7 @@ from firstfault.faults.death import Death, deaths, with_kernel_words
 from firstfault.faults.effects import launcher_and_slurm
 from firstfault.faults.interruption import interruption
 from firstfault.faults.kubernetes import pod_faults
+from firstfault.faults.launchers import of_launchers
 from firstfault.faults.loose import ranks_write_to_console, unattributed
 from firstfault.faults.memory import in_window, is_of_job, oom_faults
 from firstfault.faults.owners import with_owners
@@ -74,6 +75,8 @@ def findings(told: Told, run: Run) -> Findings:
     faults = with_kernel_signs(told, run, ends, faults, wrong=wrong)
     if not (faults or named or any(e.process is not None for e in effects) or loose.effects):
         faults, tasks = of_tasks(run)
+        if not (faults or tasks):
+            faults, tasks = of_launchers(run)
         named = tuple(tasks)
     return Findings(
         faults=tuple(faults),

@@ -64,6 +64,11 @@ _RAY = re.compile(
 )
 _RAY_IP = re.compile(r"Worker IP address: ([\w.:-]{1,64})")
 _RAY_PID = re.compile(r"Worker PID: (\d{1,10})")
+# torch.distributed.launch before torch 1.9: the command is the last one started.
+_OLD = "subprocess.CalledProcessError: Command '"
+_OLD_END = re.compile(
+    r"' (?:returned non-zero exit status (\d{1,5})|died with <Signals\.(SIG[A-Z0-9]{2,10}): \d{1,3}>)\.\s*$"
+)
 _SIGNALS = {
     "SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGTRAP": 5, "SIGABRT": 6, "SIGBUS": 7,
     "SIGFPE": 8, "SIGKILL": 9, "SIGSEGV": 11, "SIGPIPE": 13, "SIGTERM": 15, "SIGXCPU": 24,
@@ -189,6 +194,10 @@ def _one_line(line: Line) -> LauncherEnd | LaunchBegan | None:
         return LauncherEnd(place, who, "lightning", int(match[2]), pid=int(match[1]), first=True)
     if _DEEPSPEED.match(text):
         return _deepspeed(line)
+    if text.startswith(_OLD) and "--local_rank=" in text:
+        ended = _OLD_END.search(text[-120:])
+        code = None if ended is None else int(ended[1] or -_SIGNALS.get(ended[2], 0))
+        return LauncherEnd(place, who, "torch.distributed.launch", code or None)
     if _RAY.search(text):
         host, pid = _RAY_IP.search(text), _RAY_PID.search(text)
         return LauncherEnd(
