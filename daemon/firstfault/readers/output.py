@@ -31,6 +31,9 @@ class _Stream:
         self.table = TableReader()
         self.tracebacks = TracebackReader()
         self.fatal = FatalErrorReader()
+        # The lines that say something since it was last asked, and where the last one begins.
+        self.lines = 0
+        self.offset = -1
         self.launched = -1
         self.starts = StartReader()
         self.launcher = LauncherReader()
@@ -62,7 +65,6 @@ class Output(msgspec.Struct, frozen=True):
 def read_output(document: Document, zone: Zone) -> Output:
     """The events of a document of output, in the order of its lines."""
     streams: dict[Speaker, _Stream] = {}
-    counts: dict[Speaker, tuple[int, int]] = {}
     task_hosts: set[tuple[int, str]] = set()
     events: list[Event] = []
     advances = Advances()
@@ -71,18 +73,19 @@ def read_output(document: Document, zone: Zone) -> Output:
         stream = streams.get(line.speaker)
         if stream is None:
             stream = streams[line.speaker] = _Stream()
-        if line.text.strip():
-            counts[line.speaker] = (counts.get(line.speaker, (0, 0))[0] + 1, line.place.offset)
+        text = line.text
+        if text and not text.isspace():
+            stream.lines += 1
+            stream.offset = line.place.offset
         task = line.speaker.task
-        if task is not None and (node := stepd_node(line.text)):
+        if task is not None and text.startswith("slurmstepd-") and (node := stepd_node(text)):
             task_hosts.add((task, node))
         found = _events(line, stream, zone)
         if not advances.after:
             advances.recent.append(line)
         ended = bool(found or advances.after) and advances.feed(line, found)
         if ended and advances.after < _MOST_STRETCHES:
-            heard += _heard(counts)
-            counts = {}
+            heard += _heard(streams)
         events.extend(found)
     for stream in streams.values():
         events.extend(stream.table.flush(zone))
@@ -90,25 +93,28 @@ def read_output(document: Document, zone: Zone) -> Output:
         if torn := stream.tracebacks.torn():
             events.append(torn)
         events.extend(stream.fatal.flush())
-    heard += _heard(counts)
-    last = {each.speaker: each.offset for each in heard}
-    events = [_with_end(event, last, streams) for event in events]
+    heard += _heard(streams)
+    events = [_with_end(event, streams) for event in events]
     events.sort(key=lambda event: (event.place.offset, type(event).__name__))
     return Output(tuple(events), tuple(heard), tuple(sorted(task_hosts)), tuple(advances.found))
 
 
-def _heard(counts: dict[Speaker, tuple[int, int]]) -> list[Heard]:
-    return [Heard(who, number, last) for who, (number, last) in counts.items()]
+# What each stream has said since it was last asked.
+def _heard(streams: dict[Speaker, _Stream]) -> list[Heard]:
+    found = [Heard(who, each.lines, each.offset) for who, each in streams.items() if each.lines]
+    for stream in streams.values():
+        stream.lines = 0
+    return found
 
 
 # Whether a traceback is the last that its speaker said, but for its own message's lines and what
 # a process says as it ends.
-def _with_end(event: Event, last: dict[Speaker, int], streams: dict[Speaker, _Stream]) -> Event:
+def _with_end(event: Event, streams: dict[Speaker, _Stream]) -> Event:
     if not isinstance(event, Traceback):
         return event
     stream = streams[event.speaker]
     followed = stream.tracebacks.followed(event.place)
-    final = event.place.offset >= last[event.speaker] or (
+    final = event.place.offset >= stream.offset or (
         not event.bare and not followed and stream.launched < event.place.offset
     )
     return msgspec.structs.replace(event, final=final, followed=followed)

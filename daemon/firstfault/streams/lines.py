@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import msgspec
@@ -63,7 +63,7 @@ def raw_lines(document: Document) -> Iterator[tuple[Place, str]]:
 
 
 # Each line's parts between carriage returns.
-def _physical_lines(name: str, excerpt: Excerpt) -> Iterator[list[tuple[Place, str]]]:
+def _physical_lines(name: str, excerpt: Excerpt) -> Iterator[Sequence[tuple[Place, str]]]:
     data = excerpt.data
     number = excerpt.line
     at = 0
@@ -74,7 +74,7 @@ def _physical_lines(name: str, excerpt: Excerpt) -> Iterator[list[tuple[Place, s
         raw = data[at : min(stop, at + LONGEST_QUOTE)]
         if stop - at <= LONGEST_QUOTE and b"\r" not in raw:
             text = raw.decode("utf-8", "replace")
-            yield [(Place(name, offset, number, text), _clean(text))]
+            yield ((Place(name, offset, number, text), _clean(text)),)
         else:
             yield _many_parts(name, offset, number, data, at, stop)
         at = stop + 1
@@ -122,6 +122,7 @@ def lines(document: Document) -> Iterator[Line]:
     folder = run_folder(document.name)
     peeler = Peeler(PLAIN if folder is not None else _layout(document))
     owners: dict[Speaker, Speaker] = {}
+    placed = folder is not None or document.host is not None
     stretch, end = 0, None
     for excerpt in document.excerpts:
         stretch += end is not None and excerpt.offset != end
@@ -131,11 +132,14 @@ def lines(document: Document) -> Iterator[Line]:
             for place, text in parts:
                 peeled = peeler.peel(text, outer)
                 outer = peeled.outer
-                while (seam := peeler.seam(peeled.text)) is not None:
+                # Most lines have no second prefix: looking for its end first is the faster.
+                while "]:" in peeled.text and (seam := peeler.seam(peeled.text)):
                     who = _owner(peeled.speaker, owners, document, folder)
                     yield Line(place, who, peeled.text[:seam], peeled.hooked, stretch)
                     peeled = peeler.peel(peeled.text[seam:], outer)
-                who = _owner(peeled.speaker, owners, document, folder)
+                who = peeled.speaker
+                if placed:
+                    who = _owner(who, owners, document, folder)
                 yield Line(place, who, peeled.text, peeled.hooked, stretch)
 
 

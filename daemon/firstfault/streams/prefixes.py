@@ -49,6 +49,8 @@ _RAY = re.compile(
 _LOGGED = re.compile(
     r"(?:ERROR|WARNING|INFO) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,200}:\d{1,6}\] ?"
 )
+_LEVELS = ("ERROR ", "WARNING ", "INFO ")
+_OPENS = ("[", "(")
 _BAR = ("it/s", "s/it", "%|")
 # A worker's first words after prefixes in the midst of a line.
 _GLUED = re.compile(
@@ -89,7 +91,7 @@ class Peeler:
         names, at = self._wrapped(text) if self._layout.wrappers else (_NOBODY, 0)
         rank: int | None = None
         hooked = False
-        while at < len(text) and text[at] in "[(":
+        while text.startswith(_OPENS, at):
             torchs = text.startswith("[rank", at)
             if torchs and (match := _RANK.match(text, at)):
                 rank, hooked = int(match[1]), hooked or bool(match[2])
@@ -101,11 +103,9 @@ class Peeler:
             else:
                 break
             at = match.end()
-        if at and text[at : at + 1] in "EWI" and (logged := _LOGGED.match(text, at)):
+        if at and text.startswith(_LEVELS, at) and (logged := _LOGGED.match(text, at)):
             at = logged.end()
-        own = self._speaker(names)
-        if outer is not None and names == _NOBODY:
-            own = outer
+        own = outer if outer is not None and names == _NOBODY else self._speaker(names)
         speaker = own
         if rank is not None:
             speaker = self._speaker((own.host, own.task, rank, own.local_rank, own.pid))
