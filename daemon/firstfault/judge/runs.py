@@ -55,7 +55,7 @@ def answering(told: Told, found: Sequence[Findings]) -> Answer:
     outcomes = ["failed" if bad else "unknown" for bad in failing]
     last = told.runs[-1]
     went_on = len(found) > 1 and not failing[-1] and not _known_failed(told)
-    if went_on and (last.progressed or last.finished_agents > 0 or last.attempt > 0):
+    if went_on and (last.progressed or last.finished_agents > 0):
         whole = 0 < (last.expected_agents or 0) <= last.finished_agents
         ended = "succeeded" if whole else "unknown"
         return Answer(None, (*_earlier(told, failing, "unknown"), ended), False)

@@ -11,7 +11,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from firstfault.model.event import Event, ExitNoticed, GroupEnded, TableEntry, WorkersStarted
+from firstfault.model.event import (
+    Event,
+    ExitNoticed,
+    GroupEnded,
+    TableEntry,
+    Traceback,
+    WorkersStarted,
+)
 from firstfault.model.line import Speaker
 
 # An agent's task, and its pid or main thread's id.
@@ -29,7 +36,7 @@ class Attempts:
 
     def __init__(self, events: Sequence[Event]) -> None:
         self._ends = _ends(events)
-        self._finals = [event.place.offset for event in events if isinstance(event, TableEntry)]
+        self._finals = [event.place.offset for event in events if _is_final(event)]
 
     def of(self, event: Event) -> int:
         """The attempt of an event."""
@@ -58,6 +65,13 @@ class Attempts:
         if index == len(ends) and any(final > last for final in self._finals):
             return len(ends) - 1
         return index
+
+
+# An agent's table, or what it raises above it: a log may be cut there.
+def _is_final(event: Event) -> bool:
+    if isinstance(event, Traceback):
+        return event.type.rpartition(".")[2] == "ChildFailedError"
+    return isinstance(event, TableEntry)
 
 
 def attempts(events: Sequence[Event]) -> list[int]:
