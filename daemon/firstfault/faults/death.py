@@ -9,13 +9,16 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from firstfault.model.event import (
+    Cancelled,
     ClosingSignal,
     ExitNoticed,
     FatalError,
     LauncherEnd,
     OomKill,
     Sign,
+    StepEnded,
     TableEntry,
+    TaskEnd,
     Traceback,
     Trap,
 )
@@ -32,7 +35,7 @@ _WORKER_SIGNAL = re.compile(
 )
 
 # An agent, or another launcher, says how a process ended.
-_Exit = ExitNoticed | TableEntry | LauncherEnd
+_Exit = ExitNoticed | TableEntry | LauncherEnd | TaskEnd
 
 
 class Raised(msgspec.Struct, frozen=True):
@@ -86,14 +89,37 @@ def deaths(run: Run) -> tuple[Death, ...]:
         if each.process is not None:
             told.setdefault(each.process, []).append(each)
     begun = _first_failures(run)
+    ended = _steps_end(run)
     found = []
     for process in run.roster:
         signals = [event for pid in process.pids for event in closings.get(pid, ())]
         own = [event for event in signals if _ends(event, process)]
         death = _death(process, told.get(process, []), own)
         if death is not None:
-            found.append(_forced_by_time(death, begun))
+            found.append(_forced_by_step(_forced_by_time(death, begun), ended))
     return tuple(found)
+
+
+# Where srun or slurmstepd first says, in each document, that the step is being ended.
+def _steps_end(run: Run) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for each in run.happened:
+        if isinstance(each.event, StepEnded | Cancelled):
+            place = each.event.place
+            found[place.document] = min(found.get(place.document, place.offset), place.offset)
+    return found
+
+
+# What srun ends with its step, gets SIGTERM and, after KillWait, SIGKILL.
+def _forced_by_step(death: Death, ended: dict[str, int]) -> Death:
+    for each in death.exits:
+        event = each.event
+        if not isinstance(event, TaskEnd) or event.kind != "signal":
+            continue
+        after = event.place.offset > ended.get(event.place.document, event.place.offset)
+        if after and event.number in (9, 15):
+            return msgspec.structs.replace(death, closed=True, forced=True)
+    return death
 
 
 # When each table's first failure was noticed.
@@ -173,11 +199,7 @@ def _death(process: Process, mine: list[Happened], closings: list[ClosingSignal]
     raised = _raised(mine, exits)
     if not exits and not fatal and raised is None:
         return None
-    codes = {
-        each.event.exit_code
-        for each in exits
-        if isinstance(each.event, _Exit) and each.event.exit_code is not None
-    }
+    codes = {code for each in exits if (code := _code(each.event)) is not None}
     workers: tuple[int, ...] = ()
     signal = None
     if raised is not None:
@@ -189,7 +211,7 @@ def _death(process: Process, mine: list[Happened], closings: list[ClosingSignal]
         ]
         workers = tuple(sorted({pid for text in texts for pid in _worker_pids(text)}))
         signal = next((m[1] for text in texts if (m := _WORKER_SIGNAL.search(text))), None)
-    spans = [e.event.at for e in exits if isinstance(e.event, _Exit)]
+    spans = [getattr(each.event, "at", None) for each in exits]
     latest = min((span.latest for span in spans if span and span.latest), default=None)
     return Death(
         process=process,
@@ -204,6 +226,17 @@ def _death(process: Process, mine: list[Happened], closings: list[ClosingSignal]
         worker_pids=workers,
         worker_signal=signal,
     )
+
+
+# srun's word of a task that is a rank: "oom" is the kernel's SIGKILL.
+def _code(event: object) -> int | None:
+    if isinstance(event, TaskEnd):
+        if event.kind == "oom":
+            return -9
+        return (
+            None if event.number is None else event.number * (-1 if event.kind == "signal" else 1)
+        )
+    return event.exit_code if isinstance(event, ExitNoticed | TableEntry | LauncherEnd) else None
 
 
 def _worker_pids(text: str) -> list[int]:
@@ -223,7 +256,7 @@ def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
     sure = [
         e for e in found if isinstance(e.event, Traceback) and (e.event.recorded or e.event.hooked)
     ]
-    codes = [e.event.exit_code for e in exits if isinstance(e.event, _Exit)]
+    codes = [code for e in exits if (code := _code(e.event)) is not None]
     plain = [e for e in found if e not in sure]
     ended_by_it = any(code == 1 for code in codes) or bool(entries)
     if not codes and _went_on(mine, plain):

@@ -28,6 +28,7 @@ from firstfault.faults.slurm import stop_of
 from firstfault.model.event import AgentSignalled, StepEnded, TaskEnd, Traceback
 from firstfault.model.fault import Effect
 from firstfault.model.run import Happened, Run
+from firstfault.readers.elastic import of_agent
 from firstfault.signatures import meaning
 
 
@@ -59,11 +60,6 @@ WORDING = {
 }
 
 
-# Frames that only torchrun and its agent have; @record's own frame in a rank is not among them.
-_AGENT_FRAME = re.compile(
-    r"/torchrun$|torch/distributed/(?:run|launch)\.py$|"
-    r"torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/"
-)
 # An agent's link to the store breaks when the agent that holds the store is gone.
 _STORE_LOST = re.compile(r"(?:Dist(?:Network|Store)?Error|RendezvousConnectionError)$")
 
@@ -80,7 +76,7 @@ def launcher_and_slurm(run: Run) -> Iterator[Effect]:
                 yield Effect("agent-stopped", proof(each), at=event.at)
         elif isinstance(event, StepEnded) or stop_of(each):
             yield Effect("step-ended", proof(each), at=getattr(event, "at", None))
-        elif isinstance(event, TaskEnd):
+        elif isinstance(event, TaskEnd) and each.process is None:
             yield Effect("task-ended", proof(each), count=max(1, len(event.tasks)))
         elif isinstance(event, Traceback) and each.process is None and is_launchers(each):
             yield Effect("launcher", proof(each))
@@ -99,4 +95,4 @@ def is_launchers(each: Happened) -> bool:
 
 def is_agents(event: Traceback) -> bool:
     """Whether the traceback is of torchrun or its agent, not of a rank."""
-    return any(_AGENT_FRAME.search(frame.file) for frame in event.frames)
+    return of_agent(event.frames)

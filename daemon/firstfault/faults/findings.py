@@ -16,6 +16,7 @@ from firstfault.faults.memory import in_window, is_of_job, oom_faults
 from firstfault.faults.owners import with_owners
 from firstfault.faults.processes import (
     NARROWER,
+    killed_launchers,
     of_death,
     of_tasks,
     proof,
@@ -73,6 +74,8 @@ def findings(told: Told, run: Run) -> Findings:
     faults = _with_shared_memory(faults)
     wrong = bool(faults or named or effects)
     faults = with_kernel_signs(told, run, ends, faults, wrong=wrong)
+    if not named and not any(fault.sure for fault in faults):
+        faults += killed_launchers(run)
     if not (faults or named or any(e.process is not None for e in effects) or loose.effects):
         faults, tasks = of_tasks(run)
         if not (faults or tasks):

@@ -12,9 +12,18 @@ from collections.abc import Sequence
 import msgspec
 
 from firstfault.faults.death import Death, Raised
-from firstfault.model.event import FatalError, Frame, Sign, TaskEnd, Traceback, Trap
+from firstfault.model.event import (
+    Cancelled,
+    FatalError,
+    Frame,
+    Sign,
+    StepEnded,
+    TaskEnd,
+    Traceback,
+    Trap,
+)
 from firstfault.model.fault import Effect, Fault, Proof
-from firstfault.model.line import Span
+from firstfault.model.line import Place, Span
 from firstfault.model.run import Happened, Process, Run
 from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, ExceptionFacts, weaker
 from firstfault.signatures import EFFECTS, Signature
@@ -177,7 +186,7 @@ def of_death(death: Death, around: Surroundings) -> Fault | Effect | None:
     if death.raised is not None and death.raised.means in ("peer-lost", "waited", "stopped"):
         return _victim(death, death.raised)
     if death.raised is not None:
-        return _raised_fault(death, death.raised)
+        return _raised_fault(death, death.raised, signs)
     waited = next((e for e in signs if _means(e) in ("waited", "peer-lost")), None)
     if waited is not None and exit_signal(death.exit_code) in (6, None):
         return Effect(_means(waited) or "", proof(waited), death.process)
@@ -272,6 +281,41 @@ def of_tasks(run: Run) -> tuple[list[Fault], list[Fault]]:
     return faults, unnamed
 
 
+def killed_launchers(run: Run) -> list[Fault]:
+    """A task that a signal ended, of which srun alone speaks: an agent, where ranks have agents.
+
+    For runs in which nothing surer went wrong; one task alone, killed before its step was ended.
+    """
+    ended = [e.event.place for e in run.happened if isinstance(e.event, StepEnded | Cancelled)]
+    found = [
+        each
+        for each in run.happened
+        if isinstance(each.event, TaskEnd)
+        and each.process is None
+        and each.event.kind == "signal"
+        and each.event.number in SIGNAL_CAUSES
+        and not any(_follows(each.event.place, place) for place in ended)
+    ]
+    if len(found) != 1 or not isinstance(found[0].event, TaskEnd) or len(found[0].event.tasks) != 1:
+        return []
+    cause = SIGNAL_CAUSES[found[0].event.number or 0]
+    return [
+        Fault(
+            cause=cause,
+            key=cause,
+            host=found[0].event.host,
+            sources=frozenset({"slurm"}),
+            proofs=(proof(found[0]),),
+            limit=LIKELY,
+            facts=(("signal", SIGNAL_NAMES[found[0].event.number or 0]),),
+        )
+    ]
+
+
+def _follows(one: Place, other: Place) -> bool:
+    return one.document == other.document and one.offset > other.offset
+
+
 def _is_bad_end(each: Happened) -> bool:
     event = each.event
     if not isinstance(event, TaskEnd):
@@ -300,7 +344,7 @@ def _came_before(one: Span | None, other: Span | None) -> bool:
     return one is not None and other is not None and one.before(other)
 
 
-def _raised_fault(death: Death, raised: Raised) -> Fault:
+def _raised_fault(death: Death, raised: Raised, signs: Sequence[Happened]) -> Fault:
     event = raised.event
     cause = cause_of(event, raised.means)
     limit = worth(event, raised.signature, cut=raised.cut)
@@ -314,6 +358,10 @@ def _raised_fault(death: Death, raised: Raised) -> Fault:
             limit = POSSIBLE
         elif death.kills:
             limit = LIKELY
+        shared = [each for each in signs if _means(each) == "memory.shm"]
+        if cause in ("process.bus-error", "process.killed") and shared:
+            # torch's own hint, which is a guess.
+            cause, limit = "memory.shm", weaker(LIKELY, *map(_at_most, shared))
         facts.append(("worker", ", ".join(str(pid) for pid in death.worker_pids)))
     sources = {"agent" for _ in death.exits[:1]} | {
         "error file" if isinstance(e.event, Traceback) and e.event.recorded else "rank"

@@ -9,12 +9,20 @@ it had ended by itself, with success).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
+from firstfault.faults.loose import ranks_write_to_console
 from firstfault.faults.processes import proof
-from firstfault.model.event import ClosingSignal, ExitNoticed, TableEntry, Traceback
+from firstfault.model.event import (
+    AgentSignalled,
+    ClosingSignal,
+    ExitNoticed,
+    TableEntry,
+    TaskEnd,
+    Traceback,
+)
 from firstfault.model.fault import Effect, Fault, Proof
 from firstfault.model.run import Happened, Process, Run, Told
 from firstfault.model.verdict import CONFIRMED, LIKELY
@@ -23,6 +31,8 @@ LEFT = "process.left-early"
 TIMEOUT = "collective.timeout"
 # torch, csrc/distributed/c10d/ProcessGroupGloo.cpp, monitoredBarrier: names who did not come.
 _STRAGGLERS = re.compile(r"\bRanks? (\d{1,7}(?:, \d{1,7}){0,1000}) failed to pass monitoredBarrier")
+
+_AGENTS = (ExitNoticed, TableEntry, ClosingSignal, AgentSignalled)
 
 
 class _Agent(msgspec.Struct, frozen=True):
@@ -46,8 +56,11 @@ def silent_faults(told: Told, run: Run, effects: Sequence[Effect]) -> list[Fault
         return []
     proofs = _of_each_kind(effects)
     limit = CONFIRMED if _all_heard(told, run) else LIKELY
-    quiet = [p for p in run.roster if p not in hit and p.lines is not None]
-    ends = {process: _end(process, run, quiet) for process in quiet}
+    quiet = [p for p in run.roster if p not in hit and p.lines is not None and _is_named(p)]
+    ends = {process: _end(process, run) for process in quiet}
+    for process in _unseen(run, hit) if ranks_write_to_console(run) else ():
+        quiet.append(process)
+        ends[process] = "alive"
     left = [process for process, end in ends.items() if end == "left"]
     named = _stragglers(run)
     if named:
@@ -96,7 +109,9 @@ def _of_each_kind(effects: Sequence[Effect]) -> tuple[Proof, ...]:
 
 # How a rank ended that said nothing of an error: "left" with success before its agent ended the
 # others, "alive" until its agent ended it, None where nothing tells.
-def _end(process: Process, run: Run, quiet: Sequence[Process]) -> str | None:
+def _end(process: Process, run: Run) -> str | None:
+    if _task_ended(process, run) is not None:
+        return _task_ended(process, run)
     agent = _agent(process, run)
     if set(process.pids) & agent.ended:
         return "alive"
@@ -110,6 +125,48 @@ def _end(process: Process, run: Run, quiet: Sequence[Process]) -> str | None:
     if nameless == 0 and _tells_closings(run) and _all_known(run):
         return "left"
     return None
+
+
+# A console's prefix alone may stand for a process that another of the roster is.
+def _is_named(process: Process) -> bool:
+    return process.rank is not None or process.host is not None
+
+
+# Processes that an agent ended and that nothing names: where its other ranks' local numbers leave
+# just as many free, and their ranks follow them.
+def _unseen(run: Run, hit: Collection[Process]) -> list[Process]:
+    found: list[Process] = []
+    for agent in {_key(p): _agent(p, run) for p in run.roster if p in hit}.values():
+        known = {pid for mate in agent.mates for pid in mate.pids}
+        ended = len(agent.ended - known)
+        locals_ = {mate.local_rank for mate in agent.mates if mate.local_rank is not None}
+        free = sorted(set(range(len(locals_) + ended)) - locals_)
+        bases = {_base(mate) for mate in agent.mates}
+        if not ended or len(free) != ended or len(bases) != 1 or None in bases:
+            continue
+        host = agent.mates[0].host
+        base = bases.pop() or 0
+        pids = tuple(agent.ended - known) if ended == 1 else ()
+        found += [
+            Process(run.attempt, base + each, each, host, agent.mates[0].task, pids=pids)
+            for each in free
+        ]
+    return found
+
+
+def _base(mate: Process) -> int | None:
+    return None if mate.rank is None or mate.local_rank is None else mate.rank - mate.local_rank
+
+
+# A task that srun started itself: srun notes each task that does not end with success.
+def _task_ended(process: Process, run: Run) -> str | None:
+    if process.task is None or any(isinstance(e.event, _AGENTS) for e in run.happened):
+        return None
+    noted = [e.event for e in run.happened if isinstance(e.event, TaskEnd)]
+    own = [event for event in noted if process.task in event.tasks]
+    if own:
+        return "alive" if all(event.kind == "signal" for event in own) else None
+    return "left" if noted else None
 
 
 def _agent(process: Process, run: Run) -> _Agent:

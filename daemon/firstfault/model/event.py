@@ -226,13 +226,17 @@ class FatalError(msgspec.Struct, frozen=True):
 
 
 class TaskEnd(msgspec.Struct, frozen=True):
-    """srun noted how tasks ended: ``kind`` is "exit", "signal" or "oom"."""
+    """srun noted how tasks ended: ``kind`` is "exit", "signal" or "oom".
+
+    ``speaker`` is somebody only where the one task is known to be a rank.
+    """
 
     place: Place
     host: str
     tasks: tuple[int, ...]
     kind: str
     number: int | None = None
+    speaker: Speaker = Speaker()
 
 
 class OomNoticed(msgspec.Struct, frozen=True):

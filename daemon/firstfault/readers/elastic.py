@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Iterable
 
 import msgspec
 
@@ -15,6 +16,7 @@ from firstfault.model.event import (
     AgentSignalled,
     ClosingSignal,
     ExitNoticed,
+    Frame,
     GroupEnded,
     LaunchBegan,
     WorkersStarted,
@@ -53,6 +55,18 @@ _RESULT_FIELD = re.compile(
 _NUMBERS = re.compile(r"\[(\d{1,7}(?:, ?\d{1,7}){0,9999})\]\s*$")
 
 AgentEvent = ExitNoticed | ClosingSignal | AgentSignalled | GroupEnded | LaunchBegan
+
+
+# Frames that only torchrun and its agent have.
+_AGENT_FRAME = re.compile(
+    r"/torchrun$|torch/distributed/(?:run|launch)\.py$|"
+    r"torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/"
+)
+
+
+def of_agent(frames: Iterable[Frame]) -> bool:
+    """Whether a stack is of torchrun or its agent; @record's own frame in a rank tells nothing."""
+    return any(_AGENT_FRAME.search(frame.file) for frame in frames)
 
 
 class Head(msgspec.Struct, frozen=True):

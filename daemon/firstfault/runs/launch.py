@@ -34,6 +34,7 @@ from firstfault.runs.parts import Seen, died_alike, heard, parts_of, twins
 from firstfault.runs.reading import Read
 from firstfault.runs.roster import Roster
 from firstfault.runs.splitting import Launch
+from firstfault.runs.tasks import with_task_ranks
 from firstfault.streams.lines import run_folder
 
 # So many different lines of a speaker's advance are progress.
@@ -57,6 +58,7 @@ class _Parts(msgspec.Struct, frozen=True):
 
 def of_launch(launch: Launch, nodes: tuple[str, ...]) -> OfLaunch:
     """The runs of one launch of a job on ``nodes`` (empty where they are not known)."""
+    launch = msgspec.structs.replace(launch, reads=with_task_ranks(launch.reads))
     reads = launch.reads
     task_hosts, clashes = _task_hosts(reads)
     named = [_named_parts(read, nodes) for read in reads]
