@@ -152,6 +152,8 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
 
 # An exception's line without its traceback: people paste such, and some programs print no more.
 def _bare_exception(line: Line) -> Traceback | None:
+    if "Error: " not in line.text and "Exception: " not in line.text:
+        return None
     named = bare_exception(line.text)
     if named is None:
         return None
