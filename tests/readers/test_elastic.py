@@ -502,3 +502,12 @@ def test_torchrun_begins_with_a_word_on_threads() -> None:
     )
 
     assert isinstance(event, LaunchBegan)
+
+
+def test_a_table_whose_head_was_cut_off_is_still_read() -> None:
+    text = table()
+
+    found = entries(text[text.rindex("  rank      :") :] + "step 7\n")
+
+    assert [(each.rank, each.exit_code, each.root) for each in found] == [(2, -11, False)]
+    assert not entries("rank: 2 (local_rank: 2)\nexitcode: 1 (pid: 7)\n")

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from firstfault.model.event import LaunchBegan, LauncherEnd
+from firstfault.model.event import ClosingSignal, LaunchBegan, LauncherEnd
 from tests.readers.logs import events
 
 
@@ -194,3 +194,12 @@ def test_the_command_of_torchs_old_launcher_names_no_rank(how: str, code: int) -
 
 def test_another_programs_failed_command_is_no_launchers() -> None:
     assert not ends("subprocess.CalledProcessError: Command '['make']' returned non-zero exit status 2.\n")  # fmt: skip
+
+
+def test_deepspeed_kills_what_it_started() -> None:
+    (event,) = events(
+        "[2026-03-02 10:00:05,001] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 501\n"
+    )
+
+    assert isinstance(event, ClosingSignal)
+    assert event.pid == 501

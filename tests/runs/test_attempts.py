@@ -56,3 +56,9 @@ def test_a_run_folder_says_its_attempt() -> None:
 
 def test_no_events_have_no_attempts() -> None:
     assert attempts(()) == []
+
+
+def test_what_torchrun_raises_above_a_table_that_was_cut_off_is_of_the_last_attempt() -> None:
+    raised = TRACEBACK.replace("ValueError: x", "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ")  # fmt: skip
+
+    assert {number for _, number in numbered(TRACEBACK + end(7, 10) + raised)} == {0}

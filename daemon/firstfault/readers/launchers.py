@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 
-from firstfault.model.event import LaunchBegan, LauncherEnd
+from firstfault.model.event import ClosingSignal, LaunchBegan, LauncherEnd
 from firstfault.model.line import Line, Place
 
 _SPAWN_SIGNAL = re.compile(
@@ -55,6 +55,7 @@ _DEEPSPEED = re.compile(
 )
 _DS_CODE = re.compile(r"exits with return code = (-?\d{1,6})\s*$")
 _DS_FINE = re.compile(r"Process (\d{1,10}) exits successfully\.\s*$")
+_DS_KILL = re.compile(r"Killing subprocess (\d{1,10})\s*$")
 _DS_SIZE = re.compile(r"dist_world_size=(\d{1,7})\s*$")
 _LIGHTNING = re.compile(
     r"Child process with PID (\d{1,10}) terminated with code (-?\d{1,6})\. Forcefully terminating "
@@ -108,7 +109,7 @@ class LauncherReader:
         """Whether the next lines may belong to a message that has begun."""
         return self._left > 0
 
-    def feed(self, line: Line) -> LauncherEnd | LaunchBegan | None:
+    def feed(self, line: Line) -> ClosingSignal | LauncherEnd | LaunchBegan | None:
         """The event that ``line`` ends."""
         if self._left > 0:
             self._left -= 1
@@ -166,7 +167,7 @@ def _box_code(text: str, number: int) -> int | None:
     return None if "EXIT CODE" in text and number in _SIGNALS.values() else number
 
 
-def _one_line(line: Line) -> LauncherEnd | LaunchBegan | None:
+def _one_line(line: Line) -> ClosingSignal | LauncherEnd | LaunchBegan | None:
     text, place, who = line.text, line.place, line.speaker
     if match := _MPI_SIGNAL.match(text):
         # A launcher that lost its daemon prints a pid of 0.
@@ -211,12 +212,14 @@ def _one_line(line: Line) -> LauncherEnd | LaunchBegan | None:
     return None
 
 
-def _deepspeed(line: Line) -> LauncherEnd | LaunchBegan | None:
+def _deepspeed(line: Line) -> ClosingSignal | LauncherEnd | LaunchBegan | None:
     text = line.text
     if match := _DS_CODE.search(text):
         return LauncherEnd(line.place, line.speaker, "deepspeed", int(match[1]))
     if match := _DS_FINE.search(text):
         return LauncherEnd(line.place, line.speaker, "deepspeed", 0, pid=int(match[1]))
+    if match := _DS_KILL.search(text):
+        return ClosingSignal(line.place, line.speaker, None, int(match[1]), False)
     if _DS_SIZE.search(text):
         return LaunchBegan(line.place, line.speaker, None, "deepspeed")
     return None

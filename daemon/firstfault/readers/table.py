@@ -23,6 +23,8 @@ _ERROR_LINE = re.compile(
 )
 _STACK_LINE = re.compile(r" {4}|\s*File \"")
 _BORDER = re.compile(r"\s*([=*]{20,}|-{20,})\s*$")
+# What no other program writes: with it a table begins whose head was cut off.
+_CUT_HEAD = re.compile(r" {0,4}rank {6}: \d{1,7} \(local_rank: \d{1,6}\)\s*$")
 _NO_FILE = ("", "<N/A>")
 
 
@@ -55,6 +57,9 @@ class TableReader:
             yield from self._end(zone)
             self._begin(stripped)
             return
+        if not self._open and _CUT_HEAD.match(text):
+            self._begin("")
+            self._fields = {"ordinal": ""}
         if not self._open:
             self.active = False
             return
