@@ -153,14 +153,16 @@ def test_a_hung_rank_is_why_the_job_reached_its_limit() -> None:
         made.console(
             made.of_task(0, made.closed(700), made.agent_stopped()),
             made.cancelled("STEP 500.0", "c1", made.LIMIT, "10:30:00"),
-            made.of_task(0, made.noticed(0, 700, -15)),
+            made.of_task(0, made.noticed(0, 700, -15), made.table((0, 0, -15, 700))),
+            made.task_ended("c1", 0, "Terminated"),
         ),
         made.kernel_log("c1", said(*HUNG, NFS)),
         made.accounting("TIMEOUT", "0:0"),
     )
 
-    assert verdict.cause.id in ("storage.hang", "slurm.time-limit")
-    assert made.sure_cause(verdict) != "storage.hang"
+    assert (verdict.cause.id, verdict.cause.confidence) == ("storage.hang", v.LIKELY)
+    assert (verdict.initiator.rank, verdict.initiator.host) == (0, "c1")
+    assert [each.cause for each in verdict.alternatives] == ["slurm.time-limit"]
 
 
 def test_ranks_that_lost_peers_and_a_server_that_did_not_answer_are_likely_a_hang() -> None:
