@@ -246,3 +246,18 @@ def test_of_two_that_nothing_orders_the_effect_counts_and_then_the_first_in_the_
 
     assert both(SOUND, bang)("clatter 1 kaboom 2") == "b"
     assert both(SOUND, bang.replace("python.exception", "waited"))("kaboom 2 clatter 1") == "b"
+
+
+def test_words_in_any_letters_are_found_where_the_pattern_reads_them_so() -> None:
+    found = ordered(
+        parse(
+            SOUND.replace("'kaboom \\d+'", "'(?i)kaboom \\d+'").replace(
+                "means =", "anchors = ['kaboom']\nmeans ="
+            ),
+            "a.toml",
+            CAUSES,
+        )
+    )
+
+    assert found.narrowest("KaBoom 7")
+    assert found.narrowest("KaBoo 7") is None

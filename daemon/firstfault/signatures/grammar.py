@@ -207,12 +207,14 @@ def _fold(chars: set[int] | frozenset[int], folded: bool) -> frozenset[int]:
     return frozenset(chars) | swapped
 
 
-def literal_runs(way: Way) -> Iterator[str]:
-    """The words that every text of ``way`` holds, as they stand there."""
+def literal_runs(way: Way, *, folded: bool = False) -> Iterator[str]:
+    """The words that every text of ``way`` holds; ``folded``, in small letters, if it holds them
+    in small letters or large ones."""
     run = ""
     for piece in way.pieces:
-        if len(piece.chars) == 1 and min(piece.chars) < 128 and piece.least == piece.most:
-            run += chr(min(piece.chars)) * piece.least
+        char = _letter(piece, folded)
+        if char is not None and piece.least == piece.most:
+            run += char * piece.least
             continue
         if run:
             yield run
@@ -221,10 +223,23 @@ def literal_runs(way: Way) -> Iterator[str]:
         yield run
 
 
-def words(pattern: str) -> tuple[str, ...]:
-    """Words of which each match of ``pattern`` holds one; none where no words are known."""
+# The one character that a piece is of, None where it may be another.
+def _letter(piece: Piece, folded: bool) -> str | None:
+    if max(piece.chars, default=128) > 127 or len(piece.chars) > 2:
+        return None
+    letters = {chr(code).lower() if folded else chr(code) for code in piece.chars}
+    return letters.pop() if len(letters) == 1 else None
+
+
+def words(pattern: str, *, folded: bool = False) -> tuple[str, ...]:
+    """Words of which each match of ``pattern`` holds one; none where no words are known.
+
+    ``folded``: of which each match holds one once it is put in small letters.
+    """
     try:
-        longest = {max(literal_runs(way), key=len, default="") for way in ways(pattern)}
+        longest = {
+            max(literal_runs(way, folded=folded), key=len, default="") for way in ways(pattern)
+        }
     except UnreadablePattern:
         return ()
     return () if "" in longest else tuple(sorted(longest))

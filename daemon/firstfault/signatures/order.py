@@ -16,14 +16,15 @@ _PART = 5
 class Ordered(msgspec.Struct, frozen=True):
     """Signatures of one target, by id, and of each the ids of those that it is narrower than.
 
-    ``always`` are tried on each text; the others where the text holds a key of ``by_part``, and
-    with it one of the words that stand there.
+    ``always`` are tried on each text; the others where the text holds a key of ``by_part``, or
+    in small letters one of ``by_folded``, and with it one of the words that stand there.
     """
 
     all: tuple[Compiled, ...]
     wider: Mapping[str, frozenset[str]]
     always: tuple[Compiled, ...]
     by_part: Mapping[str, tuple[tuple[str, Compiled], ...]]
+    by_folded: Mapping[str, tuple[tuple[str, Compiled], ...]]
 
     def narrowest(self, text: str) -> Compiled | None:
         """The match that no other match is narrower than.
@@ -32,11 +33,15 @@ class Ordered(msgspec.Struct, frozen=True):
         that begins first in ``text``, then the first by id.
         """
         parts = [part for part in self.by_part if part in text]
-        if not parts and not self.always:
+        low = text.lower() if self.by_folded else ""
+        folded = [part for part in self.by_folded if part in low]
+        if not parts and not folded and not self.always:
             return None
         tried = {each.signature.id: each for each in self.always}
         for part in parts:
             tried |= {each.signature.id: each for word, each in self.by_part[part] if word in text}
+        for part in folded:
+            tried |= {each.signature.id: each for word, each in self.by_folded[part] if word in low}
         matches = {
             name: (each, found.start())
             for name, each in sorted(tried.items())
@@ -65,25 +70,25 @@ def ordered(signatures: Iterable[Compiled]) -> Ordered:
         if (first := by_id.setdefault(each.signature.id, each)) is not each:
             raise SignatureError(f"{each.place}: id: it stands in {first.origin}, too")
     wider = {name: frozenset(_wider(each, by_id)) for name, each in by_id.items()}
-    named = [(each, words(each.signature.pattern)) for each in found]
-    return Ordered(
-        found,
-        wider,
-        tuple(each for each, words in named if not words),
-        _by_part(
-            sorted({(word, each.signature.id) for each, words in named for word in words}), by_id
-        ),
-    )
+    named = {name: words(each.signature.pattern) for name, each in by_id.items()}
+    folded = {
+        name: words(by_id[name].signature.pattern, folded=True)
+        for name, exact in named.items()
+        if not exact
+    }
+    always = tuple(each for each in found if not (named | folded)[each.signature.id])
+    return Ordered(found, wider, always, _by_part(named, by_id), _by_part(folded, by_id))
 
 
 # A few short parts of words to look for first: most lines hold none of them. Each word stands
 # under that part of it which most words have.
 def _by_part(
-    named: Iterable[tuple[str, str]], by_id: Mapping[str, Compiled]
+    named: Mapping[str, Iterable[str]], by_id: Mapping[str, Compiled]
 ) -> dict[str, tuple[tuple[str, Compiled], ...]]:
-    parts = Counter(part for word in {word for word, _ in named} for part in set(_parts(word)))
+    pairs = sorted((word, name) for name, words in named.items() for word in words)
+    parts = Counter(part for word in {word for word, _ in pairs} for part in set(_parts(word)))
     result: dict[str, list[tuple[str, Compiled]]] = {}
-    for word, name in named:
+    for word, name in pairs:
         best = max(_parts(word), key=lambda part: (parts[part], part))
         result.setdefault(best, []).append((word, by_id[name]))
     return {part: tuple(found) for part, found in result.items()}
