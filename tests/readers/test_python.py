@@ -233,6 +233,7 @@ def test_torchs_prefix_tells_an_exception_whose_head_was_cut() -> None:
         HEAD + FRAME + "WARNING: unrelated\n",
         HEAD + FRAME + "INFO:root:unrelated\n",
         HEAD + FRAME + "\n",
+        f"    | {HEAD}    | x\n",
         "Traceback is enabled\n",
     ],
 )
@@ -307,6 +308,21 @@ def test_exceptions_are_found_where_carets_are_glued_to_the_others_lines() -> No
     assert found[0].frames == (Frame("/home/u/train.py", 9, "<module>"),)
 
 
+def test_an_agents_line_ends_what_its_ranks_wrote_into_each_other() -> None:
+    agent = '  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/launcher/api.py", line 383, in x'
+    found = tracebacks(
+        f"{HEAD}{HEAD}{FRAME}{FRAME}ValueError: bad\n"
+        "E1130 10:00:05.000000 900 torch/distributed/elastic/multiprocessing/api.py:1002] failed "
+        "(exitcode: 1) local_rank: 0 (pid: 41) of binary: /opt/venv/bin/python3\n"
+        f"{HEAD}{agent}\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+    )
+
+    assert [(each.type.rpartition(".")[2], len(each.frames), each.mixed) for each in found] == [
+        ("ValueError", 1, False),
+        ("ChildFailedError", 1, False),
+    ]
+
+
 def test_last_lines_that_two_ranks_glued_are_two_exceptions() -> None:
     assert [
         (each.type, each.message)
@@ -353,6 +369,14 @@ def test_a_group_of_several_exceptions_names_them_all(tmp_path: Path) -> None:
     assert (found.type, found.message) == ("ExceptionGroup", "all (2 sub-exceptions)")
     assert found.causes == (("ValueError", "a"), ("KeyError", "'b'"))
     assert found.frames[-1].line == 1
+
+
+def test_a_traceback_behind_a_margin_is_read() -> None:
+    text = "".join(f"    | {each}\n" for each in (HEAD + FRAME + "ValueError: bad").split("\n"))
+
+    (found,) = tracebacks("worker-0\n" + text + "    | exit 1\nend\n")
+
+    assert (found.type, found.message, len(found.frames)) == ("ValueError", "bad", 1)
 
 
 def test_what_a_pools_process_raised_is_told_with_its_own_stack(tmp_path: Path) -> None:

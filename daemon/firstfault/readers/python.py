@@ -203,7 +203,8 @@ class TracebackReader:
         reading.linked, reading.before = linked, before
         reading.remote = lead.strip() == _QUOTED
         reading.thread, reading.child = stack_lines.of_thread(lead), stack_lines.of_child(lead)
-        if stripped.endswith(GROUP_HEADER):
+        # A margin is a group's, or a tool's that quotes another's output.
+        if stripped.endswith(GROUP_HEADER) or glued.strip() == "|":
             reading.group = GroupReader()
         elif box_title(stripped):
             reading.indent, reading.box = 0, BoxReader()
@@ -232,9 +233,9 @@ class TracebackReader:
         if reading.group is not None:
             return reading.group.feed(text, line)
         if reading.box is not None and not reading.box.closed and text:
-            return reading.box.feed(text) or self._stray(reading)
+            return reading.box.feed(text) or self._stray(reading, text)
         if not text.strip():
-            return self._stray(reading)
+            return self._stray(reading, text)
         if count := stack_lines.header_count(text):
             return self._second_header(reading, line, count)
         mixed = reading.headers > 1
@@ -253,7 +254,7 @@ class TracebackReader:
             reading.links += 1
             return True
         if named is None:
-            return self._stray(reading)
+            return self._stray(reading, text)
         self.code = False
         for found_end in each_of(named):
             reading.ends.append(End(line, found_end))
@@ -261,9 +262,12 @@ class TracebackReader:
             self._close()
         return True
 
-    def _stray(self, reading: Reading) -> bool:
+    def _stray(self, reading: Reading, text: str) -> bool:
         self.inside = self.code = False
         reading.strays += 1
+        # An agent speaks of processes that have ended.
+        if reading.headers > 1 and stack_lines.is_agents(text):
+            return False
         most = _MOST_STRAYS_IN_KNOT if reading.headers > 1 else _MOST_STRAYS
         return reading.strays <= most and not reading.headless
 
@@ -312,7 +316,7 @@ class TracebackReader:
             for end in reading.before:
                 end.cut = True
             self._ended += reading.before
-        elif reading.frames:
+        elif reading.frames or not reading.headless:
             self._torn = (reading, self._said)
 
     def _close_group(self, reading: Reading, group: GroupReader) -> None:

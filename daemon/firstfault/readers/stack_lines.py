@@ -120,6 +120,11 @@ def is_shutdown(text: str) -> bool:
     return bool(_SHUTDOWN.match(text))
 
 
+def is_agents(text: str) -> bool:
+    """Whether a line is of torch's agent: its ranks' tracebacks are written by then."""
+    return "torch/distributed/elastic/" in text or "torch.distributed.elastic." in text
+
+
 def of_thread(lead: str) -> bool:
     """Whether the line before a traceback says that a thread died of it."""
     return bool(_THREAD.search(lead[-400:]))
