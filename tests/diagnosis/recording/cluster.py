@@ -150,8 +150,8 @@ def placed(job: Job, folder: Path, batch_host: str | None) -> Job:
         return replace(job, host=victim(folder))
     if job.host == "batch":
         return replace(job, host=batch_host)
-    if job.rank is None:
-        return job
+    if job.rank is None or job.host == "untold":
+        return replace(job, host=None)
     return replace(job, host=str(found[job.rank]["host"]) if job.rank in found else None)
 
 

@@ -17,7 +17,8 @@ srun {options} VENV/bin/python train.py
 class Job:
     """One job with its fault, and what is true of it; VENV in the script is torch's environment.
 
-    ``act`` is done once all ``ranks`` are at the fault's step. ``keep``, beside the console:
+    The host is the one on which ``rank`` really ran, "untold" where the evidence does not tell it;
+    "batch" is the batch script's node. ``act`` is done once all ``ranks`` are at the fault's step. ``keep``, beside the console:
     "sacct", "scontrol", "epilog", "ranks", "kernel" (only the job's own lines unless ``noise``).
     """
 

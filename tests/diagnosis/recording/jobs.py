@@ -90,6 +90,7 @@ JOBS = (
         options=PAIR,
         key="Aborted",
         teaches="srun's word for SIGABRT",
+        confidence=None,
     ),
     Job(
         "s24-tasks-import",

@@ -51,6 +51,8 @@ MORE_JOBS = (
         "#!/bin/bash\nsrun --label --chdir=/home/alice/gone VENV/bin/python train.py\n",
         confidence=None,
         teaches="a step whose folder is not there",
+        rank=0,
+        also=(1,),
     ),
     Job(
         "s24-layout",
@@ -194,10 +196,10 @@ MORE_JOBS = (
         tasks(),
         fault("left-early", 3),
         rank=3,
-        host="n2",
         options=PAIR,
         confidence=None,
         teaches="a task that ended with 0 while the others still needed it",
+        host="untold",
     ),
     Job(
         "s27-disk",

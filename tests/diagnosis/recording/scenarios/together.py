@@ -134,6 +134,8 @@ RUNS = (
         fault("shapes", 1, TIMEOUT_S="12"),
         confidence=None,
         teaches="the same without DETAIL: gloo only sees bytes that do not fit",
+        rank=0,
+        host="n1",
     ),
     Scenario(
         "t24-hang",
@@ -204,7 +206,6 @@ RUNS = (
         nodes=1,
         nproc=2,
         rank=1,
-        host="n1",
         confidence=None,
         key="failed to pass monitoredBarrier",
         teaches="the same, old torch",
