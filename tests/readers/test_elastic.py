@@ -476,6 +476,10 @@ def test_a_list_of_ranks_that_was_cut_is_none() -> None:
     ("text", "how"),
     [
         ("[default] Worker group FAILED. 2/3 attempts left; will restart worker group", "failed"),
+        (
+            "Local worker group finished (FAILED). Waiting 300 seconds for other agents to finish",
+            "over",
+        ),
         ("[default] Detected 1 new nodes from group_rank=0; will restart worker group", "changed"),
         (
             "[default] worker group successfully finished. Waiting 300 seconds for other agents to finish.",

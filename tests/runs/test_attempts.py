@@ -62,3 +62,9 @@ def test_what_torchrun_raises_above_a_table_that_was_cut_off_is_of_the_last_atte
     raised = TRACEBACK.replace("ValueError: x", "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ")  # fmt: skip
 
     assert {number for _, number in numbered(TRACEBACK + end(7, 10) + raised)} == {0}
+
+
+def test_a_log_that_is_cut_in_torchruns_own_traceback_shows_no_restart() -> None:
+    cut = 'Traceback (most recent call last):\n  File "/usr/bin/torchrun", line 8, in <module>\n'
+
+    assert {number for _, number in numbered(TRACEBACK + end(7, 10) + cut)} == {0}

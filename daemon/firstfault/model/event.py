@@ -409,10 +409,10 @@ class WorkersStarted(msgspec.Struct, frozen=True):
 
 
 class GroupEnded(msgspec.Struct, frozen=True):
-    """An agent said that its workers ended: ``how`` is "failed", "changed" or "finished".
+    """An agent said that its workers ended: ``how`` is "failed", "changed", "finished", "over".
 
     "failed": it will start them anew. "changed": it starts them anew because agents came or
-    went. "finished": all of them ended with success.
+    went. "finished": all of them ended with success. "over": they failed for good.
     """
 
     place: Place

@@ -44,6 +44,7 @@ _GROUP = (
     (re.compile(r"Worker group (?:FAILED|UNHEALTHY)\. \d+/\d+ attempts left; will "), "failed"),
     (re.compile(r"Detected \d+ new nodes from group_rank=\d+; will restart worker"), "changed"),
     (re.compile(r"worker group successfully finished\. Waiting \d+ seconds for "), "finished"),
+    (re.compile(r"Local worker group finished \((?:WorkerState\.)?FAILED\)\. "), "over"),
 )
 # torchrun, once for each agent, before its workers: the one line that it writes by default.
 _THREADS = "Setting OMP_NUM_THREADS environment variable for each process to be "

@@ -16,6 +16,7 @@ from firstfault.model.event import (
     ExitNoticed,
     GroupEnded,
     TableEntry,
+    TornTraceback,
     Traceback,
     WorkersStarted,
 )
@@ -67,8 +68,12 @@ class Attempts:
         return index
 
 
-# An agent's table, or what it raises above it: a log may be cut there.
+# An agent's table, or what it says and raises above it: a log may be cut there.
 def _is_final(event: Event) -> bool:
+    if isinstance(event, TornTraceback):
+        return event.speaker.rank is None and event.speaker.local_rank is None
+    if isinstance(event, GroupEnded):
+        return event.how == "over"
     if isinstance(event, Traceback):
         return event.type.rpartition(".")[2] == "ChildFailedError"
     return isinstance(event, TableEntry)

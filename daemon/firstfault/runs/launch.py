@@ -22,6 +22,7 @@ from firstfault.model.event import (
     StepEnded,
     TableEntry,
     TaskEnd,
+    TornTraceback,
     Traceback,
     WorkersStarted,
     WorldSize,
@@ -178,6 +179,7 @@ def _has_attempt(event: Event) -> bool:
         | Sign
         | StepEnded
         | TableEntry
+        | TornTraceback
         | Traceback,
     )
 

@@ -1,8 +1,8 @@
 """Ranks that srun started itself: there Slurm's task id is the global rank.
 
 Launchers that read SLURM_PROCID (Lightning, Megatron-LM's scripts, torch.distributed with
-``env://`` set from it) number their ranks so. No agent speaks in such a job's output, and srun
-notes the end of each rank.
+``env://`` set from it) number their ranks so. No agent speaks in such a job's output, its lines
+bear srun's labels, and srun notes the end of each rank.
 """
 
 from __future__ import annotations
@@ -52,9 +52,21 @@ def with_task_ranks(reads: Sequence[Read]) -> tuple[Read, ...]:
     return tuple(_with_ranks(read) for read in reads)
 
 
-# No launcher speaks, srun notes ends of tasks, and no line names another rank than its task's.
+def are_surely_ranks(reads: Sequence[Read]) -> bool:
+    """Whether several lines bear the same number as srun's task and as torch's rank."""
+    both = {
+        who.task
+        for read in reads
+        for who in _speakers(read)
+        if who.task is not None and who.task == who.rank
+    }
+    return len(both) > 1
+
+
+# No launcher speaks, srun labels lines and notes ends of tasks, and no line names another rank
+# than its task's.
 def _are_ranks(reads: Iterable[Read]) -> bool:
-    ended = False
+    ended = labelled = False
     for read in reads:
         for event in read.events:
             if isinstance(event, _OF_LAUNCHERS):
@@ -65,9 +77,10 @@ def _are_ranks(reads: Iterable[Read]) -> bool:
         for who in _speakers(read):
             if who.local_rank is not None:
                 return False
+            labelled = labelled or who.task is not None
             if who.rank is not None and who.task is not None and who.rank != who.task:
                 return False
-    return ended
+    return ended and labelled
 
 
 def _speakers(read: Read) -> Iterator[Speaker]:
