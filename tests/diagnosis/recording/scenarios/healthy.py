@@ -6,7 +6,7 @@ from tests.diagnosis.recording.local import Scenario
 from tests.diagnosis.recording.scenarios.versions import T20, T21, T24, T27, T113, T213
 
 LOUD = {
-    "TORCH_DISTRIBUTED_DEBUG": "INFO",
+    "TORCH_DISTRIBUTED_DEBUG": "INFO",  # DETAIL makes 2.13.0 crash
     "TORCH_CPP_LOG_LEVEL": "INFO",
     "TORCH_SHOW_CPP_STACKTRACES": "1",
     "LOGLEVEL": "INFO",
