@@ -6,7 +6,6 @@ from tests.diagnosis.recording.local import Scenario
 from tests.diagnosis.recording.scenarios.versions import T20, T21, T24, T27, T113, T213
 
 LOUD = {
-    "TORCH_DISTRIBUTED_DEBUG": "INFO",  # DETAIL makes 2.13.0 crash
     "TORCH_CPP_LOG_LEVEL": "INFO",
     "TORCH_SHOW_CPP_STACKTRACES": "1",
     "LOGLEVEL": "INFO",
@@ -15,6 +14,12 @@ LOUD = {
     "WORKERS": "1",
     "STEPS": "12",
 }
+
+
+def debug(torch: str) -> dict[str, str]:
+    """The loudest that a version bears: DETAIL makes 2.13.0 crash."""
+    return {"TORCH_DISTRIBUTED_DEBUG": "INFO" if torch == T213 else "DETAIL"}
+
 
 RUNS = tuple(
     Scenario(
