@@ -265,3 +265,13 @@ def test_a_healthy_jobs_output_beside_the_controllers_log_is_healthy(note: str) 
     output = made.console(["step 1", "done"])
 
     assert judged(output, made.accounting("COMPLETED", "0:0"), controller(note))[0] == "none"
+
+
+def test_a_container_whose_start_was_killed_for_memory_failed_for_that() -> None:
+    lines = [
+        "slurmstepd: error: pyxis: couldn't start container",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=500.0. Some of the step tasks have been OOM Killed.",
+        "srun: error: c1: task 0: Out Of Memory",
+    ]
+
+    assert judged(made.console(lines)) == ("memory.cgroup-oom", v.CONFIRMED, "c1")

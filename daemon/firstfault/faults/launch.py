@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from firstfault.faults.notes import notes_of_job
-from firstfault.model.event import EndFacts, LaunchFailure, SlurmNote, TaskEnd
+from firstfault.model.event import EndFacts, LaunchFailure, OomNoticed, SlurmNote, TaskEnd
 from firstfault.model.fault import Fault, Proof
 from firstfault.model.run import Happened, Run, Told
 from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE
@@ -30,11 +30,30 @@ def launch_faults(told: Told, run: Run) -> list[Fault]:
     if _never_started(told):
         return [_of_accounting(told, run)]
     said = [each for each in run.happened if _is_jobs(each, told)]
+    if any(_is_oom(each) for each in run.happened):
+        # A container's start that was killed failed for that.
+        said = [each for each in said if _launch(each).what != "container"]
     if fatal := [each for each in said if _launch(each).fatal]:
         return [_fatal_fault(fatal, told, run)]
     if words := [each for each in said if not _launch(each).fatal]:
         return _words_fault(words, told, run)
     return _of_notes(told, run) or _of_code(told, run)
+
+
+# What slurmstepd and a shell say of a task's start bears the task's label too: a few lines are no
+# sign that a rank ran.
+_FEW_LINES = 20
+
+
+def ranks_ran(run: Run) -> bool:
+    """Whether the evidence shows that a rank was at work: a pid, a file, or more than a few lines."""
+    return any(
+        process.pids
+        or process.run is not None
+        or process.local_rank is not None
+        or (process.lines or 0) > _FEW_LINES
+        for process in run.roster
+    )
 
 
 def _launch(each: Happened) -> LaunchFailure:
@@ -47,6 +66,11 @@ def _is_jobs(each: Happened, told: Told) -> bool:
     if not isinstance(event, LaunchFailure):
         return False
     return event.job is None or not told.jobs or event.job in told.jobs
+
+
+def _is_oom(each: Happened) -> bool:
+    event = each.event
+    return isinstance(event, OomNoticed) or (isinstance(event, TaskEnd) and event.kind == "oom")
 
 
 def _never_started(told: Told) -> bool:
@@ -85,7 +109,7 @@ def _fatal_fault(said: Sequence[Happened], told: Told, run: Run) -> Fault:
     ]
     agree = _job_failed(told) or bool(ended) or len(kinds) > 1 or any(each.last for each in said)
     # Where ranks ran all the same, something else may have ended the job.
-    ran = bool(run.roster)
+    ran = ranks_ran(run)
     limit = CONFIRMED if agree and not (ran and not ended) else LIKELY
     proofs = [*_proofs(said), *(Proof(e.event.place, e.source) for e in ended[:1])]
     return Fault(
@@ -106,14 +130,14 @@ def _words_fault(words: Sequence[Happened], told: Told, run: Run) -> list[Fault]
     code = _launch(last).code
     ended = [e for e in run.happened if isinstance(e.event, TaskEnd) and e.event.kind == "exit"]
     agrees = code is not None and code in _exit_codes(told, run)
-    if code is None and (ended or _job_failed(told)) and not run.roster:
+    if code is None and (ended or _job_failed(told)) and not ranks_ran(run):
         return [_nowhere([e for e in words if _launch(e).code is None], ended)]
-    if run.roster and not agrees:
+    if ranks_ran(run) and not agrees:
         return []
     if not (agrees or last.last or _job_failed(told)):
         return []
     limit = LIKELY if agrees or last.last else POSSIBLE
-    if agrees and not run.roster:
+    if agrees and not ranks_ran(run):
         limit = CONFIRMED
     return [
         Fault(
@@ -172,7 +196,7 @@ def _of_notes(told: Told, run: Run) -> list[Fault]:
             host=hosts.pop() if len(hosts) == 1 else None,
             sources=frozenset({"slurm log"} | ({"accounting"} if _job_failed(told) else set())),
             proofs=_proofs(notes),
-            limit=CONFIRMED if _job_failed(told) and not run.roster else LIKELY,
+            limit=CONFIRMED if _job_failed(told) and not ranks_ran(run) else LIKELY,
             facts=(("what", _noted(notes[0])),),
         )
     ]
@@ -198,7 +222,7 @@ def _of_code(told: Told, run: Run) -> list[Fault]:
     ends = [e for e in run.happened if isinstance(e.event, EndFacts)]
     others = [e for e in run.happened if not isinstance(e.event, EndFacts | SlurmNote)]
     status = {e.event.exit_status for e in ends if isinstance(e.event, EndFacts)}
-    if others or run.roster or told.outputs or not status <= {126 << 8, 127 << 8}:
+    if others or ranks_ran(run) or told.outputs or not status <= {126 << 8, 127 << 8}:
         return []
     return [
         Fault(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firstfault.faults.launch import launch_faults
+from firstfault.faults.launch import launch_faults, ranks_ran
 from firstfault.faults.notes import notes_of_job
 from firstfault.faults.tasks import task_faults
 from firstfault.model.event import (
@@ -226,7 +226,7 @@ def _cancelled_step(told: Told, run: Run) -> list[Fault]:
         and each.event.reason in (None, "signal")
         and (not told.jobs or each.event.job in told.jobs)
     ]
-    if not ends or run.roster or any(not _is_quiet(each) for each in run.happened):
+    if not ends or ranks_ran(run) or any(not _is_quiet(each) for each in run.happened):
         return []
     event = ends[0].event
     assert isinstance(event, Cancelled)
@@ -283,7 +283,7 @@ def _left_early(run: Run) -> list[Fault]:
     told = [each for each in run.happened if isinstance(each.event, TaskStatus)]
     kinds = {each.event.kind for each in told if isinstance(each.event, TaskStatus)}
     ends = [each for each in run.happened if isinstance(each.event, TaskEnd)]
-    if not kinds >= {"first-exit", "exited"} or run.roster or not all(map(_is_quiet, ends)):
+    if not kinds >= {"first-exit", "exited"} or ranks_ran(run) or not all(map(_is_quiet, ends)):
         return []
     left = next(e for e in told if isinstance(e.event, TaskStatus) and e.event.kind == "exited")
     return [
