@@ -64,6 +64,7 @@ def test_the_words_of_a_pattern_are_those_of_which_each_match_holds_one() -> Non
     assert words(r"^(?:foo|bar\d+baz)\b") == ("bar", "foo")
     assert words(r"foo|\d+") == ()
     assert words(r"(?i)foo") == ()
+    assert words(r"(?i)foo - bar") == ()
     assert words(r"(?i)Foo \d", folded=True) == ("foo ",)
 
 

@@ -32,6 +32,7 @@ _NEGATED = {
 }
 # More ways than this are not looked at one by one.
 MOST_WAYS = 4_000
+SHORTEST_WORD = 3
 
 
 class UnreadablePattern(ValueError):
@@ -242,4 +243,7 @@ def words(pattern: str, *, folded: bool = False) -> tuple[str, ...]:
         }
     except UnreadablePattern:
         return ()
-    return () if "" in longest else tuple(sorted(longest))
+    # Shorter ones are in most lines.
+    if any(len(word.strip()) < SHORTEST_WORD for word in longest):
+        return ()
+    return tuple(sorted(longest))

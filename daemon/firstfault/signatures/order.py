@@ -11,6 +11,7 @@ from firstfault.signatures.grammar import words
 from firstfault.signatures.signature import EFFECTS, Compiled, SignatureError
 
 _PART = 5
+_MOST_WORDS = 50
 
 
 class Ordered(msgspec.Struct, frozen=True):
@@ -87,10 +88,14 @@ def _by_part(
 ) -> dict[str, tuple[tuple[str, Compiled], ...]]:
     pairs = sorted((word, name) for name, words in named.items() for word in words)
     parts = Counter(part for word in {word for word, _ in pairs} for part in set(_parts(word)))
+    many = Counter(name for _, name in pairs)
     result: dict[str, list[tuple[str, Compiled]]] = {}
     for word, name in pairs:
         best = max(_parts(word), key=lambda part: (parts[part], part))
-        result.setdefault(best, []).append((word, by_id[name]))
+        # Of too many words the parts must do.
+        entry = (word if many[name] <= _MOST_WORDS else best, by_id[name])
+        if entry not in result.setdefault(best, []):
+            result[best].append(entry)
     return {part: tuple(found) for part, found in result.items()}
 
 
