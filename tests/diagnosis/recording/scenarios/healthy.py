@@ -27,7 +27,7 @@ RUNS = tuple(
         torch,
         "",
         ("none",),
-        LOUD,
+        LOUD | debug(torch),
         static=static,
         nproc=nproc,
         late_s=1,
