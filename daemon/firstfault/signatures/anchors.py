@@ -59,6 +59,9 @@ READERS: Mapping[str, tuple[str, ...]] = {
         "exits with return code",
         "[Ww]orker group",
         "attempts left",
+        "GLOBAL_RANK",
+        "terminated with the following error",
+        "StopIteration",
         "RendezvousTimeoutError",
         "RendezvousConnectionError",
         "client socket has (timed out|failed)",
@@ -111,7 +114,7 @@ READERS: Mapping[str, tuple[str, ...]] = {
     "Slurm": (
         "srun: error: ",
         "srun: Job step aborted",
-        "srun: Terminating",
+        "Terminating (StepId=|job step)",
         "srun: Force Terminated",
         r"slurmstepd(-[A-Za-z0-9.-]+)?: error: ",
         "sbatch: error: ",

@@ -71,13 +71,18 @@ def ordered(signatures: Iterable[Compiled]) -> Ordered:
         if (first := by_id.setdefault(each.signature.id, each)) is not each:
             raise SignatureError(f"{each.place}: id: it stands in {first.origin}, too")
     wider = {name: frozenset(_wider(each, by_id)) for name, each in by_id.items()}
-    named = {name: words(each.signature.pattern) for name, each in by_id.items()}
+    # Exceptions are few: for them it would cost more to find the words than it saves.
+    named = {
+        name: () if each.signature.target == "exception" else words(each.signature.pattern)
+        for name, each in by_id.items()
+    }
     folded = {
         name: words(by_id[name].signature.pattern, folded=True)
         for name, exact in named.items()
-        if not exact
+        if not exact and by_id[name].signature.target != "exception"
     }
-    always = tuple(each for each in found if not (named | folded)[each.signature.id])
+    words_of = named | folded
+    always = tuple(each for each in found if not words_of[each.signature.id])
     return Ordered(found, wider, always, _by_part(named, by_id), _by_part(folded, by_id))
 
 
