@@ -49,7 +49,10 @@ def task_faults(told: Told, run: Run) -> list[Fault]:
     if len(first) != 1 or len(ends) < 2 or any(_end(each).kind == "oom" for each in ends):
         return []
     end = _end(first[0])
-    if len(end.tasks) != 1:
+    known = [process for process in run.roster if process.task is not None]
+    heard = any(process.lines for process in known)
+    if len(end.tasks) != 1 or (known and (heard or end.kind == "signal")):
+        # Where tasks are known to be ranks, each has its end and its words.
         return []
     # Others that lost a peer, or accounting's number, say the same as srun.
     agree = bool(raised) or _accounted(told, end)
@@ -63,7 +66,9 @@ def _fault(each: Happened, end: TaskEnd, run: Run, limit: str) -> Fault:
     return Fault(
         cause=cause,
         key=cause if crash else f"exit {number}",
-        process=_process(end, run),
+        # A task's number is its rank for programs that take it from SLURM_PROCID, as all that srun
+        # starts without a launcher do.
+        process=Process(run.attempt, rank=end.tasks[0], host=end.host, task=end.tasks[0]),
         host=end.host,
         sources=frozenset({"slurm"}),
         proofs=(proof(each),),
@@ -71,16 +76,6 @@ def _fault(each: Happened, end: TaskEnd, run: Run, limit: str) -> Fault:
         limit=limit,
         facts=(("signal", SIGNAL_NAMES[number]) if crash else ("exit_code", str(number)),),
     )
-
-
-# A task's number is its rank, for programs that take it from SLURM_PROCID, as all that srun starts
-# without a launcher do; the roster may know better.
-def _process(end: TaskEnd, run: Run) -> Process:
-    task = end.tasks[0]
-    known = [process for process in run.roster if process.task == task]
-    if len(known) == 1:
-        return known[0]
-    return Process(run.attempt, rank=task, host=end.host, task=task)
 
 
 def _is_own(each: Happened) -> bool:
