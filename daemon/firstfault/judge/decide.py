@@ -245,7 +245,7 @@ def _process(
         who = UNKNOWN if lone.host is None else confidence
     if lone.candidates:
         who = POSSIBLE
-    elif not lone.rank_sure:
+    elif not lone.rank_sure or (lone.process is not None and lone.process.guessed):
         who = weaker(who, LIKELY)
     return Judgement(
         lone.cause,

@@ -14,7 +14,8 @@ class Process(msgspec.Struct, frozen=True):
     """One rank's process in one attempt, as far as the evidence names it.
 
     ``lines`` is how many lines of its own streams were read, None where no stream of it was:
-    silence counts as evidence only for a process that was heard.
+    silence counts as evidence only for a process that was heard. ``guessed`` is True where the
+    rank is only taken for Slurm's task id.
     """
 
     attempt: int
@@ -25,6 +26,7 @@ class Process(msgspec.Struct, frozen=True):
     run: str | None = None
     pids: tuple[int, ...] = ()
     lines: int | None = None
+    guessed: bool = False
 
 
 class Happened(msgspec.Struct, frozen=True):

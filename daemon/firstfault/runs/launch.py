@@ -35,7 +35,7 @@ from firstfault.runs.parts import Seen, died_alike, heard, parts_of, twins
 from firstfault.runs.reading import Read
 from firstfault.runs.roster import Roster
 from firstfault.runs.splitting import Launch
-from firstfault.runs.tasks import with_task_ranks
+from firstfault.runs.tasks import are_surely_ranks, with_task_ranks
 from firstfault.streams.lines import run_folder
 
 # So many different lines of a speaker's advance are progress.
@@ -59,8 +59,10 @@ class _Parts(msgspec.Struct, frozen=True):
 
 def of_launch(launch: Launch, nodes: tuple[str, ...]) -> OfLaunch:
     """The runs of one launch of a job on ``nodes`` (empty where they are not known)."""
-    launch = msgspec.structs.replace(launch, reads=with_task_ranks(launch.reads))
-    reads = launch.reads
+    given = launch
+    reads = with_task_ranks(launch.reads)
+    if reads is not launch.reads:
+        launch = msgspec.structs.replace(launch, reads=reads)
     task_hosts, clashes = _task_hosts(reads)
     named = [_named_parts(read, nodes) for read in reads]
     parts = [part for each in named for _, found in each.pairs for part in found]
@@ -73,6 +75,7 @@ def of_launch(launch: Launch, nodes: tuple[str, ...]) -> OfLaunch:
         task_hosts,
         [*twins(pairs), *died_alike(pairs)],
         agents=told.pop() if len(told) == 1 else None,
+        guessed=launch is not given and not are_surely_ranks(given.reads),
     )
     happened = [
         _happened(read, event, found, roster)

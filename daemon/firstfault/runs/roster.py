@@ -47,7 +47,10 @@ class Roster:
         task_hosts: dict[int, str],
         same: Sequence[tuple[Seen, Seen]] = (),
         agents: int | None = None,
+        *,
+        guessed: bool = False,
     ) -> None:
+        self._guessed = guessed
         self._agents = Joined()
         self._own = Joined()
         self._bases: dict[Key, int] = {}
@@ -155,6 +158,7 @@ class Roster:
             run=_only(part.run for part in group),
             pids=tuple(sorted({part.pid for part in group if part.pid is not None})),
             lines=_heard_lines(group),
+            guessed=self._guessed,
         )
 
     def _rank(self, part: Seen) -> int | None:

@@ -1,8 +1,8 @@
 """Ranks that srun started itself: there Slurm's task id is the global rank.
 
 Launchers that read SLURM_PROCID (Lightning, Megatron-LM's scripts, torch.distributed with
-``env://`` set from it) number their ranks so. No agent speaks in such a job's output, its lines
-bear srun's labels, and srun notes the end of each rank.
+``env://`` set from it) number their ranks so. Ranks speak in such a job's output and no agent
+does, and srun notes the end of each rank.
 """
 
 from __future__ import annotations
@@ -45,10 +45,13 @@ _OF_LAUNCHERS = (
 )
 
 
-def with_task_ranks(reads: Sequence[Read]) -> tuple[Read, ...]:
-    """``reads``, in which a task's lines and end are its rank's, if srun started the ranks."""
+def with_task_ranks(reads: tuple[Read, ...]) -> tuple[Read, ...]:
+    """``reads``, in which a task's lines and end are its rank's, if srun started the ranks.
+
+    The same object where it did not.
+    """
     if not _are_ranks(reads):
-        return tuple(reads)
+        return reads
     return tuple(_with_ranks(read) for read in reads)
 
 
@@ -63,10 +66,10 @@ def are_surely_ranks(reads: Sequence[Read]) -> bool:
     return len(both) > 1
 
 
-# No launcher speaks, srun labels lines and notes ends of tasks, and no line names another rank
-# than its task's.
+# Ranks speak and no launcher does, srun notes ends of tasks, and no line names another rank than
+# its task's.
 def _are_ranks(reads: Iterable[Read]) -> bool:
-    ended = labelled = False
+    ended = spoken = False
     for read in reads:
         for event in read.events:
             if isinstance(event, _OF_LAUNCHERS):
@@ -74,13 +77,13 @@ def _are_ranks(reads: Iterable[Read]) -> bool:
             if isinstance(event, Traceback) and of_agent(event.frames):
                 return False
             ended = ended or isinstance(event, TaskEnd)
+            spoken = spoken or isinstance(event, Traceback | FatalError)
         for who in _speakers(read):
             if who.local_rank is not None:
                 return False
-            labelled = labelled or who.task is not None
             if who.rank is not None and who.task is not None and who.rank != who.task:
                 return False
-    return ended and labelled
+    return ended and spoken
 
 
 def _speakers(read: Read) -> Iterator[Speaker]:
