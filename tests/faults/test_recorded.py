@@ -31,7 +31,7 @@ def judged(*names: str) -> v.Verdict:
     [
         (["execve.out"], "slurm.launch", v.CONFIRMED, None),
         (["badinterp.out"], "slurm.launch", v.CONFIRMED, "n3"),
-        (["noexec.out"], "slurm.launch", v.CONFIRMED, "n1"),
+        (["noexec.out"], "slurm.launch", v.CONFIRMED, None),
         (["toomany.out"], "slurm.launch", v.CONFIRMED, None),
         (["cmd127.out"], "slurm.launch", v.LIKELY, None),
         (["cmd127.out", "cmd127.sacct.txt"], "slurm.launch", v.CONFIRMED, None),

@@ -36,14 +36,14 @@ def judged(*documents: object) -> tuple[str, str, str | None]:
     ("lines", "state", "expected"),
     [
         # srun agrees, on the same node
-        ([EXECVE, "srun: error: c1: task 0: Exited with exit code 2"], None, ("confirmed", "c1")),
+        ([EXECVE, "srun: error: c1: task 0: Exited with exit code 2"], None, ("confirmed", None)),
         # accounting agrees
-        ([EXECVE, "bye"], ("FAILED", "2:0"), ("confirmed", "c1")),
+        ([EXECVE, "bye"], ("FAILED", "2:0"), ("confirmed", None)),
         # nothing else was ever printed
         ([STEP], None, ("confirmed", None)),
         (["sbatch: error: Batch job submission failed: Invalid qos"], None, ("confirmed", None)),
         # the program went on: it may have printed the line
-        ([EXECVE, "step 1", "step 2"], None, ("likely", "c1")),
+        ([EXECVE, "step 1", "step 2"], None, ("likely", None)),
         # the shell's word and the script's own exit status
         (["step", NOT_FOUND, "bye"], ("FAILED", "127:0"), ("confirmed", None)),
         ([NOT_FOUND], None, ("likely", None)),
@@ -275,3 +275,22 @@ def test_a_container_whose_start_was_killed_for_memory_failed_for_that() -> None
     ]
 
     assert judged(made.console(lines)) == ("memory.cgroup-oom", v.CONFIRMED, "c1")
+
+
+@pytest.mark.parametrize(("nodes", "host"), [("c1", "c1"), ("c[1-2]", None)])
+def test_the_node_of_a_program_that_is_not_there_is_named_where_the_job_has_no_other(
+    nodes: str, host: str | None
+) -> None:
+    lines = [EXECVE, "srun: error: c1: task 0: Exited with exit code 2"]
+
+    assert judged(made.console(lines), made.accounting("FAILED", "2:0", nodes=nodes))[2] == host
+
+
+def test_the_node_is_named_where_srun_names_it() -> None:
+    lines = [
+        "srun: error: Task launch for StepId=500.0 failed on node c7: Invalid job credential",
+        "srun: error: Application launch failed: Invalid job credential",
+        ABORTED,
+    ]
+
+    assert judged(made.console(lines)) == ("slurm.launch", v.CONFIRMED, "c7")

@@ -115,13 +115,27 @@ def _fatal_fault(said: Sequence[Happened], told: Told, run: Run) -> Fault:
     return Fault(
         cause=CAUSE,
         key=CAUSE,
-        host=next(iter(hosts)) if len(hosts) == 1 else None,
+        host=_failed_host(hosts, said, told, run),
         sources=frozenset({"slurm"} | ({"accounting"} if _job_failed(told) else set())),
         proofs=tuple(proofs),
         sure=not (ran and _launch(said[0]).what == "submission"),
         limit=limit,
         facts=_facts(said),
     )
+
+
+# One node's line may be all that is left of many: a node is named where srun names it, where the
+# job has no other, or where the batch script itself, which runs on one node, did not start.
+def _failed_host(
+    hosts: set[str | None], said: Sequence[Happened], told: Told, run: Run
+) -> str | None:
+    if len(hosts) != 1:
+        return None
+    host = next(iter(hosts))
+    what = {_launch(each).what for each in said}
+    in_a_step = any(isinstance(each.event, TaskEnd) for each in run.happened)
+    batch = what == {"interpreter"} and not in_a_step
+    return host if "task" in what or batch or told.nodes == (host,) else None
 
 
 # The last word counts: a script stops at its last command, if not before.
