@@ -67,7 +67,7 @@ def wrongs(
     if who.confidence != v.CONFIRMED:
         return found
     right = right_ranks(truth)
-    hosts = {truth.get("host"), *(ranks.get(rank) for rank in right)}
+    hosts = {truth.get("host"), *truth.get("hosts", ()), *(ranks.get(rank) for rank in right)}
     known = {names.get(host, host) for host in hosts if host is not None}
     for member in (v.Member(who.rank, who.host), *who.also):
         if member.rank is not None and member.rank not in right:

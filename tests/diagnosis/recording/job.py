@@ -18,7 +18,7 @@ class Job:
     """One job with its fault, and what is true of it; VENV in the script is torch's environment.
 
     The host is the one on which ``rank`` really ran, "untold" where the evidence does not tell it;
-    "batch" is the batch script's node. ``act`` is done once all ``ranks`` are at the fault's step. ``keep``, beside the console:
+    "batch" is the batch script's node; ``hosts`` are all, where it happened alike on several. ``act`` is done once all ``ranks`` are at the fault's step. ``keep``, beside the console:
     "sacct", "scontrol", "epilog", "ranks", "kernel" (only the job's own lines unless ``noise``).
     """
 
@@ -30,6 +30,7 @@ class Job:
     env: dict[str, str] = field(default_factory=dict)
     rank: int | None = None
     host: str | None = None
+    hosts: tuple[str, ...] = ()
     also: tuple[int, ...] = ()
     confidence: str | None = "confirmed"
     key: str | None = None

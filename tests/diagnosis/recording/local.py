@@ -44,6 +44,7 @@ class Scenario:
     env: dict[str, str] = field(default_factory=dict)
     rank: int | None = None
     host: str | None = None
+    hosts: tuple[str, ...] = ()
     also: tuple[int, ...] = ()
     confidence: str | None = "confirmed"
     key: str | None = None

@@ -32,6 +32,7 @@ MORE_JOBS = (
         "#!/bin/bash\nsrun --label torchrunn train.py\n",
         key="torchrunn",
         teaches="srun cannot start what is not there",
+        hosts=("n1", "n2"),
     ),
     Job(
         "s113-shell-command",

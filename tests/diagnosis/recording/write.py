@@ -32,6 +32,8 @@ def truth(scenario: Scenario) -> str:
         lines.append(f"rank = {scenario.rank}")
     if scenario.host is not None:
         lines.append(f"host = {quoted(scenario.host)}")
+    if scenario.hosts:
+        lines.append(f"hosts = [{', '.join(quoted(each) for each in scenario.hosts)}]")
     if scenario.confidence is not None:
         lines.append(f"confidence = {quoted(scenario.confidence)}")
     if scenario.also:
