@@ -38,6 +38,7 @@ SIGNAL_CAUSES = {
     11: "process.segfault",
     31: "process.fatal-signal",
 }
+AT_ABORT = "process.abort"
 AT_EXIT = "process.abort-at-exit"
 SIGNAL_NAMES = {
     1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
@@ -174,10 +175,16 @@ def surroundings(run: Run) -> Surroundings:
             signs.setdefault(each.process, []).append(each)
     return Surroundings(
         signs,
-        any((_means(each) or "").startswith(_ABORTING) for each in run.happened),
+        any(_may_abort(each) for each in run.happened),
         any(isinstance(each.event, TaskEnd) for each in run.happened),
         tuple(e for e in run.happened if e.process is None and _means(e) == "finished"),
     )
+
+
+# torch's own "terminate called" may be about any of the rest.
+def _may_abort(each: Happened) -> bool:
+    means = _means(each) or ""
+    return means.startswith(_ABORTING) or (means == AT_ABORT and _at_most(each) != CONFIRMED)
 
 
 def of_death(death: Death, around: Surroundings) -> Fault | Effect | None:
@@ -430,7 +437,7 @@ def _signal_fault(
         proofs=tuple(dict.fromkeys(ordered)),
         # A process that its agent still had to end was alive when another had already failed.
         sure=not death.closed,
-        limit=LIKELY if doubt else CONFIRMED,
+        limit=weaker(LIKELY if doubt else CONFIRMED, *map(_at_most, signs)),
         pid=_pid(death),
         facts=tuple(facts),
     )
