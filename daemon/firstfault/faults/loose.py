@@ -154,8 +154,10 @@ def _fault(key: str, seen: Sequence[Happened], *, alone: bool) -> Fault:
         sources=frozenset({"rank"}),
         proofs=tuple(dict.fromkeys(proof(each) for each in seen[:3])),
         exception=exception_facts(event),
-        # An agent that fails by itself is rarely the first: only where no rank ended.
+        # An agent that fails by itself is rarely the first: only where no rank ended. A thread's
+        # process goes on.
         sure=limit != POSSIBLE
+        and not all(isinstance(e.event, Traceback) and e.event.thread for e in seen)
         and (not is_agents(event) or (alone and means is not None and means not in EFFECTS)),
         limit=limit,
     )
