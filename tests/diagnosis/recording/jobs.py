@@ -227,9 +227,9 @@ JOBS = (
         fault("oom", 3),
         rank=3,
         options=PAIR,
-        key="Out Of Memory",
         keep=(),
         teaches="the console alone, without a label: srun and slurmstepd know of the kill",
+        key="oom-kill event",
     ),
     Job(
         "s113-tasks-exception",

@@ -52,8 +52,7 @@ MORE_JOBS = (
         "#!/bin/bash\nsrun --label --chdir=/home/alice/gone VENV/bin/python train.py\n",
         confidence=None,
         teaches="a step whose folder is not there",
-        rank=0,
-        also=(1,),
+        hosts=("n1", "n2"),
     ),
     Job(
         "s24-layout",
