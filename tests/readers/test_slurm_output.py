@@ -19,7 +19,7 @@ from firstfault.model.event import (
     StepEnded,
     TaskEnd,
 )
-from firstfault.readers.slurm_output import slurm_events, step_id, stepd_node
+from firstfault.readers.slurm_output import SlurmReader, slurm_events, step_id, stepd_node
 from tests.readers.logs import ZONE, line
 
 
@@ -246,3 +246,78 @@ def test_a_node_is_named_where_several_slurmd_share_a_host() -> None:
 )
 def test_a_step_id_has_a_job_and_a_step(text: str, parts: tuple[str | None, str | None]) -> None:
     assert step_id(text) == parts
+
+
+@pytest.mark.parametrize(
+    ("said", "job", "step", "host", "timed"),
+    [
+        ("*** JOB 42 CANCELLED AT 2026-11-30T12:00:00 DUE TO TIME LIMIT ***", "42", None, None, 1),
+        (
+            "*** STEP 42.1 CANCELLED AT 2026-11-30T12:00:00 DUE TO TIME LIMIT ***",
+            "42",
+            "1",
+            None,
+            1,
+        ),
+        ("*** JOB 42 ON gpu-07 CANCELLED DUE TO TIME LIMIT ***", "42", None, "gpu-07", 0),
+    ],
+)
+def test_a_cancellation_may_lack_its_node_or_its_time(
+    said: str, job: str, step: str | None, host: str | None, timed: int
+) -> None:
+    (end,) = found(f"slurmstepd: error: {said}")
+
+    assert isinstance(end, Cancelled)
+    assert (end.job, end.step, end.host, end.reason) == (job, step, host, "time-limit")
+    assert (end.at is not None) == bool(timed)
+
+
+def test_a_cancellation_without_time_needs_a_reason() -> None:
+    assert found("slurmstepd: error: *** JOB 42 ON gpu-07 CANCELLED ***") == []
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (
+            "slurmstepd: error: *** JOB 42 ON gpu-07 CANCELLED AT 2026-11-30T12:00:00",
+            "DUE TO TIME LIMIT ***",
+        ),
+        (
+            "   slurmstepd: error: *** STEP 42.0 ON gpu-07 ",
+            "   CANCELLED AT 2026-11-30T12:00:00 DUE TO TIME LIMIT ***",
+        ),
+        ("*** JOB 42 ON gpu-07 CANCELLED AT 2026-11-30T12:00:00 DUE TO TIME", "LIMIT ***"),
+    ],
+)
+def test_a_cancellation_may_be_broken_over_two_lines(parts: tuple[str, str]) -> None:
+    reader = SlurmReader()
+    events = [each for part in parts for each in reader.feed(line(part), ZONE)]
+
+    (end,) = events
+    assert isinstance(end, Cancelled)
+    assert (end.host, end.reason) == ("gpu-07", "time-limit")
+
+
+def test_half_a_cancellation_is_none() -> None:
+    reader = SlurmReader()
+    half = "slurmstepd: error: *** JOB 42 ON gpu-07 CANCELLED AT 2026-11-30T12:00:00"
+    events = [
+        each
+        for part in (half, "epoch 3", "DUE TO TIME LIMIT ***")
+        for each in reader.feed(line(part), ZONE)
+    ]
+
+    assert events == []
+
+
+def test_salloc_speaks_as_srun_does() -> None:
+    (failed,) = found("salloc: error: Node failure on gpu-07")
+    (ended,) = found(
+        "salloc: Job 42 has exceeded its time limit and its allocation has been revoked."
+    )
+
+    assert isinstance(failed, NodeFailure)
+    assert failed.host == "gpu-07"
+    assert isinstance(ended, Cancelled)
+    assert (ended.job, ended.step, ended.reason) == ("42", None, "time-limit")

@@ -12,7 +12,7 @@ from firstfault.readers.elastic import StartReader, agent_event
 from firstfault.readers.fatal import FatalErrorReader
 from firstfault.readers.launchers import LauncherReader, may_be_launchers
 from firstfault.readers.python import TracebackReader
-from firstfault.readers.slurm_output import SLURM_WORDS, slurm_events, stepd_node
+from firstfault.readers.slurm_output import SLURM_WORDS, SlurmReader, stepd_node
 from firstfault.readers.stack_lines import bare_exception
 from firstfault.readers.table import TableReader
 from firstfault.readers.times import Zone
@@ -37,6 +37,7 @@ class _Stream:
         self.launched = -1
         self.starts = StartReader()
         self.launcher = LauncherReader()
+        self.slurm = SlurmReader()
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -168,7 +169,7 @@ def _of_system(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
     if found := _of_launcher(line, stream, zone):
         return [found]
     if any(word in line.text for word in SLURM_WORDS):
-        return list(slurm_events(line, zone))
+        return list(stream.slurm.feed(line, zone))
     return []
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from firstfault.model.event import (
     Cancelled,
     Interrupt,
@@ -47,7 +49,7 @@ _TASK_END = re.compile(
     r"(?P<how>(?:(?!srun: |slurmstepd)[^\r\n]){1,200})"
 )
 _NODE_FAILURE = re.compile(
-    r"srun: error: Node failure on ([\w.-]{1,253}?)(?=srun: |slurmstepd|[^\w.-]|$)"
+    r"(?:srun|salloc): error: Node failure on ([\w.-]{1,253}?)(?=srun: |slurmstepd|[^\w.-]|$)"
 )
 _TERMINATING = re.compile(
     r"srun: (?:launch/slurm: \w{1,40}: )?(?:Terminating|Force Terminated) (?:job step )?"
@@ -56,9 +58,21 @@ _TERMINATING = re.compile(
 _OOM = re.compile(
     r"Detected \d+ oom[-_]kill events?(?:\(s\))? in (?:StepId=|step )(?P<id>[\w.+]{1,64})"
 )
+# Slurm 2 named no node; notes and tests of sites leave out the time.
 _CANCELLED = re.compile(
-    r"\*\*\* (?P<what>JOB|STEP) (?P<id>[\w.+]{1,64}) ON (?P<host>[\w.-]{1,253}) CANCELLED AT "
-    r"(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?P<why>[^*]{0,120})\*\*\*"
+    r"\*\*\* (?P<what>JOB|STEP) (?P<id>\d[\w.+]{0,63}) (?:ON (?P<host>[\w.-]{1,253}) )?CANCELLED "
+    r"(?:AT (?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)|(?=DUE TO ))(?P<why>[^*]{0,120})\*\*\*"
+)
+# A terminal's width, or a mail's, breaks such a message.
+_UNFINISHED = re.compile(
+    r"\*\*\* (?:JOB|STEP) \d[\w.+]{0,63}(?: ON [\w.-]{1,253})?(?: CANCELLED| CANCELLED AT [\d:T-]{19})?"
+    r"(?: DUE| DUE TO| DUE TO [A-Z]{2,12})?\s{0,80}$"
+)
+_REST = re.compile(
+    r"\s{0,80}(?:ON|CANCELLED|AT|DUE|TO|TIME|LIMIT|JOB|NODE|PREEMPTION|FAILURE) [^*]{0,200}\*\*\*"
+)
+_REVOKED = re.compile(
+    r"salloc: Job (\d{1,19}) has exceeded its time limit and its allocation has been revoked"
 )
 _FAILED = re.compile(
     r"\*\*\* (?P<what>JOB|STEP) (?P<id>[\w.+]{1,64}) (?:STEPD TERMINATED )?ON (?P<host>[\w.-]{1,253}) "
@@ -130,6 +144,24 @@ Found = (
 )
 
 
+class SlurmReader:
+    """Takes one stream's lines and gives Slurm's events, those of messages on two lines too."""
+
+    def __init__(self) -> None:
+        self._begun: Line | None = None
+
+    def feed(self, line: Line, zone: Zone) -> list[Found]:
+        """What ``line`` tells, or ends."""
+        text = line.text
+        begun, self._begun = self._begun, None
+        if "***" in text and _UNFINISHED.search(text):
+            self._begun = line
+        elif begun is not None and _REST.match(text):
+            whole = f"{begun.text.rstrip()} {text.strip()}"
+            return slurm_events(msgspec.structs.replace(line, text=whole), zone)
+        return slurm_events(line, zone)
+
+
 def slurm_events(line: Line, zone: Zone) -> list[Found]:
     """The events in one line; two Slurm messages may share a line (25.05 and later).
 
@@ -161,6 +193,8 @@ def _events(line: Line, zone: Zone) -> list[Found]:
         )
     found.extend(_cancelled(line, match, zone) for match in _CANCELLED.finditer(text))
     found.extend(_cancelled(line, match, zone) for match in _FAILED.finditer(text))
+    if match := _REVOKED.search(text):
+        found.append(Cancelled(line.place, None, None, match[1], None, "time-limit"))
     if match := _POLL.search(text):
         job, step = step_id(match["id"] or "")
         # Before StepId= was written so (20.11), the unit was not always the byte.

@@ -120,6 +120,7 @@ READERS: Mapping[str, tuple[str, ...]] = {
         "sbatch: error: ",
         "CANCELLED AT",
         "DUE TO [A-Z]",
+        "has exceeded its time limit and",
         "Node failure on",
     ),
     "the kernel": (
