@@ -175,7 +175,14 @@ def _slurm(
     found: Findings,
 ) -> Judgement:
     # A job that was cancelled after a node had failed, or at its limit, has that other reason.
-    order = ("slurm.node-fail", "slurm.time-limit", "slurm.preempted", "slurm.boot-fail")
+    order = (
+        "slurm.node-fail",
+        "slurm.boot-fail",
+        "slurm.launch",
+        "slurm.memory-poll",
+        "slurm.time-limit",
+        "slurm.preempted",
+    )
     slurms.sort(key=lambda f: order.index(f.cause) if f.cause in order else len(order))
     first, *rest = slurms
     rivals = [*rivals, *((fault, "Slurm's other reason is the narrower one") for fault in rest)]
