@@ -100,10 +100,9 @@ def _damaged(chance: random.Random, line: bytes) -> bytes:
 
 def _texts(read: Callable[[str], object], document: Document) -> None:
     text = b"".join(e.data for e in document.excerpts).decode("utf-8", "replace")
-    try:
+    # What they raise for what they cannot read.
+    with contextlib.suppress(ValueError, NodeListError):
         read(text)
-    except (ValueError, NodeListError):
-        pass  # what they raise for what they cannot read
 
 
 def _bytes(read: Callable[[bytes], object], document: Document) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from firstfault.faults.death import is_exception
-from firstfault.faults.processes import cause_of, exit_signal, own_frame, worth
+from firstfault.faults.exceptions import cause_of, own_frame, worth
+from firstfault.faults.signals import exit_signal
 from firstfault.model import verdict as v
 from firstfault.model.event import Frame, Traceback
 from firstfault.model.line import Place, Speaker

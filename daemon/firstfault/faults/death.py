@@ -29,6 +29,8 @@ from firstfault.signatures import Signature, meaning
 
 # The agent's grace time is 30 s; tables tell whole seconds.
 _GRACE = dt.timedelta(seconds=29)
+# A process that ends says less than this after its exception.
+_MUCH = 20
 _WORKER_PIDS = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]{1,200})\)")
 _WORKER_SIGNAL = re.compile(
     r"DataLoader worker \(pid \d+\) is killed by signal: ([A-Z][a-z ]{2,30})"
@@ -42,7 +44,8 @@ class Raised(msgspec.Struct, frozen=True):
     """An uncaught exception: its events (console, rank's log, error.json, table), one meaning.
 
     ``cut`` is True where its line has no end: it may mean more than it says. ``ended`` is False
-    where nothing but its place at the end of a log tells that it ended the process.
+    where nothing but its place at the end of a log tells that it ended the process, and where it
+    may be another's: a thread's, a child's, one that the process went on after.
     """
 
     event: Traceback
@@ -257,7 +260,7 @@ def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
         e for e in found if isinstance(e.event, Traceback) and (e.event.recorded or e.event.hooked)
     ]
     codes = [code for e in exits if (code := _code(e.event)) is not None]
-    plain = [e for e in found if e not in sure]
+    plain = sorted((e for e in found if e not in sure), key=lambda e: not _is_others(e.event))
     ended_by_it = any(code == 1 for code in codes) or bool(entries)
     if not codes and _went_on(mine, plain):
         return None
@@ -276,7 +279,20 @@ def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
     ordered = sorted(
         same, key=lambda e: (isinstance(e.event, Traceback) and e.event.recorded, e.event.place)
     )
-    return Raised(event, _signature(event), (*ordered, *entries), best.cut, bool(sure or codes))
+    ended = bool(sure or (codes and any(not _is_doubtful(each.event) for each in same)))
+    return Raised(event, _signature(event), (*ordered, *entries), best.cut, ended)
+
+
+# What a thread or a child process raised ends neither the rank nor its exit code.
+def _is_others(event: object) -> bool:
+    return isinstance(event, Traceback) and (event.thread or event.child)
+
+
+# A traceback without torch's word that it was not caught, which need not have ended the process.
+def _is_doubtful(event: object) -> bool:
+    return isinstance(event, Traceback) and (
+        _is_others(event) or event.mixed or event.cut or event.followed > _MUCH
+    )
 
 
 # A rank whose work went on after an exception, by another copy of its words or by its own word.

@@ -14,19 +14,11 @@ from firstfault.faults.launchers import of_launchers
 from firstfault.faults.loose import ranks_write_to_console, unattributed
 from firstfault.faults.memory import in_window, is_of_job, oom_faults
 from firstfault.faults.owners import with_owners
-from firstfault.faults.processes import (
-    NARROWER,
-    killed_launchers,
-    of_death,
-    of_tasks,
-    proof,
-    surroundings,
-    unnamed,
-    worded,
-)
+from firstfault.faults.processes import NARROWER, of_death, proof, surroundings, unnamed, worded
 from firstfault.faults.silence import silent_faults
 from firstfault.faults.slurm import slurm_faults
 from firstfault.faults.system import strange_signs, with_kernel_signs
+from firstfault.faults.tasks import killed_launchers, of_tasks
 from firstfault.model.event import OomKill, Sign, Trap
 from firstfault.model.fault import Effect, Fault, Findings, Proof
 from firstfault.model.run import Happened, Process, Run, Told

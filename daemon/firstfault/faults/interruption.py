@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from firstfault.faults.death import Death
-from firstfault.faults.processes import SIGNAL_NAMES, exit_signal, proof
+from firstfault.faults.processes import proof
+from firstfault.faults.signals import SIGNAL_NAMES, exit_signal
 from firstfault.model.event import AgentSignalled, Cancelled, StepEnded, Traceback
 from firstfault.model.fault import Fault
 from firstfault.model.run import Happened, Run, Told

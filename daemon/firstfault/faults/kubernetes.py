@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from firstfault.faults.death import Death
-from firstfault.faults.processes import SIGNAL_CAUSES, SIGNAL_NAMES, exit_signal
+from firstfault.faults.signals import SIGNAL_CAUSES, SIGNAL_NAMES, exit_signal
 from firstfault.model.event import PodEnd
 from firstfault.model.fault import Fault, Proof
 from firstfault.model.run import Run, Told

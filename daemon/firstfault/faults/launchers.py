@@ -6,7 +6,8 @@ command of another (readers/launchers.py): the cause is told, and not whose it i
 
 from __future__ import annotations
 
-from firstfault.faults.processes import SIGNAL_CAUSES, SIGNAL_NAMES, exit_signal, proof
+from firstfault.faults.processes import proof
+from firstfault.faults.signals import SIGNAL_CAUSES, SIGNAL_NAMES, exit_signal
 from firstfault.model.event import LauncherEnd
 from firstfault.model.fault import Fault
 from firstfault.model.run import Happened, Run

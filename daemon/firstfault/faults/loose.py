@@ -12,24 +12,20 @@ import msgspec
 
 from firstfault.faults.death import Death, is_exception, says_same
 from firstfault.faults.effects import is_agents, is_launchers
-from firstfault.faults.processes import (
-    cause_of,
-    exception_facts,
-    proof,
-    same_key,
-    with_process,
-    worth,
-)
-from firstfault.model.event import Traceback
+from firstfault.faults.exceptions import cause_of, exception_facts, same_key, worth
+from firstfault.faults.processes import proof, with_process
+from firstfault.model.event import TableEntry, Traceback
 from firstfault.model.fault import Effect, Fault
 from firstfault.model.run import Happened, Run
-from firstfault.model.verdict import POSSIBLE
+from firstfault.model.verdict import LIKELY, POSSIBLE, weaker
 from firstfault.signatures import EFFECTS, meaning
 
 # A document, and the task whose agent speaks in it.
 Scope = tuple[str, int | None]
 # An exception that so many lines followed did not end a job of which nothing else went wrong.
 _WENT_ON = 3
+# A thread's exception ends no process: a single line after it tells that the work went on.
+_THREADS_WENT_ON = 1
 
 
 class Loose(msgspec.Struct, frozen=True):
@@ -87,8 +83,12 @@ def _tracebacks(run: Run, ends: Sequence[Death]) -> list[Happened]:
         and not is_launchers(each)
         and is_exception(each.event)
         and not _is_echo(each.event, raised)
-        and not (each.event.followed >= _WENT_ON and not ends)
+        and not (not ends and _went_on(each.event))
     ]
+
+
+def _went_on(event: Traceback) -> bool:
+    return event.followed >= (_THREADS_WENT_ON if event.thread else _WENT_ON)
 
 
 # A table, or a file of which nothing tells whose it is, repeats what a known rank said.
@@ -104,6 +104,9 @@ def _within(seen: Sequence[Happened], nameless: Sequence[Death], *, alone: bool)
         assert isinstance(event, Traceback)
         sign = meaning("exception", f"{event.type}: {event.message}")
         if sign is not None and sign.means in ("peer-lost", "waited", "stopped"):
+            if event.thread and alone:
+                # A thread that lost its own peer: a logger's, a loader's.
+                continue
             effects.append(Effect(sign.means, proof(each)))
             continue
         groups.setdefault(same_key(event, sign.means if sign else None), []).append(each)
@@ -125,11 +128,23 @@ def _within(seen: Sequence[Happened], nameless: Sequence[Death], *, alone: bool)
         return Loose((one,), tuple(effects), others)
     # As many tracebacks as ranks that ended so: each has one. Otherwise a rank that its agent
     # ended may have raised it too.
-    even = len(owners) == len(next(iter(groups.values())))
-    owned = tuple(
-        msgspec.structs.replace(with_process(faults[0], death), rank_sure=even) for death in owners
-    )
+    told = next(iter(groups.values()))
+    even = len(owners) == len(told)
+    owned = tuple(_owned(faults[0], death, told, rank_sure=even) for death in owners)
     return Loose(owned, tuple(effects), others)
+
+
+# An agent prints its table when its ranks have ended: what stands behind it may be another's.
+def _owned(fault: Fault, death: Death, told: Sequence[Happened], *, rank_sure: bool) -> Fault:
+    tables = [e.event.place for e in death.exits if isinstance(e.event, TableEntry)]
+    late = bool(tables) and not any(
+        each.event.place.document != table.document or each.event.place.offset < table.offset
+        for each in told
+        for table in tables
+    )
+    limit = weaker(fault.limit, LIKELY) if late else fault.limit
+    owned = msgspec.structs.replace(with_process(fault, death), limit=limit)
+    return msgspec.structs.replace(owned, rank_sure=rank_sure and not late)
 
 
 # Python ends with exit code 1 for an exception; other codes are a program's or a wrapper's own.

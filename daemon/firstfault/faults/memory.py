@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from firstfault.faults.death import Death
-from firstfault.faults.processes import exit_signal, proof
+from firstfault.faults.processes import proof
+from firstfault.faults.signals import exit_signal
 from firstfault.model.event import OomKill, OomNoticed, TaskEnd
 from firstfault.model.fault import Fault, Proof
 from firstfault.model.line import Span

@@ -6,140 +6,38 @@ signal it died of: an exception that ends in a crash while shutting down is the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from firstfault.faults.death import Death, Raised
+from firstfault.faults.exceptions import cause_of, exception_facts, own_frame, same_key, worth
+from firstfault.faults.signals import SIGNAL_CAUSES, SIGNAL_NAMES, exit_signal
 from firstfault.model.event import (
-    Cancelled,
     FatalError,
-    Frame,
     Sign,
-    StepEnded,
     TaskEnd,
     Traceback,
     Trap,
 )
 from firstfault.model.fault import Effect, Fault, Proof
-from firstfault.model.line import Place, Span
+from firstfault.model.line import Span
 from firstfault.model.run import Happened, Process, Run
-from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, ExceptionFacts, weaker
-from firstfault.signatures import EFFECTS, Signature
+from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, weaker
+from firstfault.signatures import EFFECTS
 
-SIGNAL_CAUSES = {
-    4: "process.fatal-signal",
-    5: "process.fatal-signal",
-    6: "process.abort",
-    7: "process.bus-error",
-    8: "process.fatal-signal",
-    9: "process.killed",
-    11: "process.segfault",
-    31: "process.fatal-signal",
-}
 AT_ABORT = "process.abort"
 AT_EXIT = "process.abort-at-exit"
-SIGNAL_NAMES = {
-    1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
-    9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM", 31: "SIGSYS",
-}  # fmt: skip
 _WORKER_CAUSES = {
     "Killed": "process.killed",
     "Segmentation fault": "process.segfault",
     "Aborted": "process.abort",
     "Bus error": "process.bus-error",
 }
-# What these say may as well be the loss of a peer, of a worker or of a store.
-_BROKEN_LINK = re.compile(
-    r"(?:^|\.)(?:ConnectionResetError|BrokenPipeError|ConnectionRefusedError|ConnectionError|"
-    r"ConnectionAbortedError|EOFError|TimeoutError|Dist(?:Network|Store|Backend)?Error)$"
-)
-_IN_COLLECTIVE = re.compile(r"/torch/distributed/(?:distributed_c10d|c10d_logger)\.py$")
-_COLLECTIVE_WORDS = re.compile(
-    r"\b(?:NCCL|nccl[A-Z]\w+|[Gg]loo|c10d|TCPStore|ProcessGroup\w*|process group)\b"
-    r"|Timeout waiting for key|Store is closed"
-)
-_C10D_TYPES = re.compile(r"(?:^|\.)(?:RuntimeError|Dist\w*Error)$")
 # What a process says of these, a signal that it died of may follow.
 NARROWER = ("gpu.", "memory.", "collective.", "storage.", "process.resource-limit")
 # Faults of the device and of collectives abort a process too.
 _ABORTING = ("gpu.", "collective.", "waited", "memory.gpu")
-# Frames of installed packages and of Python itself: the user's own frame is the last other one.
-_LIBRARY = re.compile(
-    r"/(?:site|dist)-packages/|/lib(?:64)?/python3|^<|/python3\.\d+/|/bin/(?:torchrun|accelerate)$"
-)
-
-
-def exit_signal(code: int | None) -> int | None:
-    """The signal in an exit code: -9, or a shell's 137; None for anything else."""
-    if code is None:
-        return None
-    if code < 0:
-        return -code
-    return code - 128 if code - 128 in SIGNAL_CAUSES or code == 143 else None
-
-
-def own_frame(frames: Sequence[Frame]) -> Frame | None:
-    """The innermost frame of the user's own code, else the innermost of all."""
-    for frame in reversed(frames):
-        if not _LIBRARY.search(frame.file):
-            return frame
-    return frames[-1] if frames else None
-
-
-def cause_of(event: Traceback, means: str | None) -> str:
-    """The cause that an exception stands for; ``means`` is what a signature says of it.
-
-    An error out of the depth of a collective whose words no signature knows is the collective's,
-    not the program's.
-    """
-    if means is not None and means != "launcher":
-        return means
-    return "collective.error" if is_collectives(event) else "python.exception"
-
-
-def is_collectives(event: Traceback) -> bool:
-    """Whether an error came out of the depth of a collective: mostly another rank's fault.
-
-    Its frames or its words tell so.
-    """
-    inner = event.frames[-1].file if event.frames else ""
-    depth = _IN_COLLECTIVE.search(inner) or _COLLECTIVE_WORDS.search(event.message)
-    return bool(depth and _C10D_TYPES.search(event.type))
-
-
-def worth(event: Traceback, said: Signature | None, *, cut: bool) -> str:
-    """The most that an exception is worth as the cause of a failure; ``said``: what knows it."""
-    if cut:
-        return POSSIBLE
-    if said is not None:
-        # An envelope in a rank's own words: what was in it is not told.
-        return POSSIBLE if said.means == "launcher" else said.at_most
-    unclear = is_collectives(event) or _BROKEN_LINK.search(event.type)
-    return POSSIBLE if unclear else CONFIRMED
-
-
-def same_key(event: Traceback, means: str | None) -> str:
-    """Equal for exceptions that are one failure in several ranks.
-
-    The program's own are told by type and place, what a signature knows by what it means.
-    """
-    if means is not None:
-        return f"{event.type} {means}"
-    frame = own_frame(event.frames)
-    return f"{event.type} {f'{frame.file}:{frame.line}' if frame else event.message[:80]}"
-
-
-def exception_facts(event: Traceback) -> ExceptionFacts:
-    """Type, message and the user's own place of an exception."""
-    frame = own_frame(event.frames)
-    return ExceptionFacts(
-        type=event.type or None,
-        message=event.message or None,
-        file=frame.file if frame else None,
-        line=frame.line if frame else None,
-    )
 
 
 def proof(each: Happened) -> Proof:
@@ -256,78 +154,6 @@ def unnamed(death: Death, *, console: bool = False) -> Fault:
             *((("heard", "console"),) if death.process.lines is None and console else ()),
         ),
     )
-
-
-def of_tasks(run: Run) -> tuple[list[Fault], list[Fault]]:
-    """The faults and the nameless ends of Slurm's tasks, for a job whose ranks said nothing.
-
-    A task is a rank where srun starts the program itself, and a launcher where it does not:
-    which rank it was is not told.
-    """
-    ends = [each for each in run.happened if _is_bad_end(each)]
-    lone = len(ends) == 1 and isinstance(ends[0].event, TaskEnd) and len(ends[0].event.tasks) == 1
-    faults: list[Fault] = []
-    unnamed: list[Fault] = []
-    for each in ends:
-        event = each.event
-        assert isinstance(event, TaskEnd)
-        fault = Fault(
-            cause="process.exit",
-            key=f"task {event.kind} {event.number}",
-            host=event.host,
-            sources=frozenset({"slurm"}),
-            proofs=(proof(each),),
-            limit=LIKELY,
-            facts=(("exit_code", str(event.number)),) if event.kind == "exit" else (),
-        )
-        if lone and event.kind == "signal" and event.number in SIGNAL_CAUSES:
-            cause = SIGNAL_CAUSES[event.number]
-            faults.append(msgspec.structs.replace(fault, cause=cause, key=cause))
-        else:
-            unnamed.append(fault)
-    return faults, unnamed
-
-
-def killed_launchers(run: Run) -> list[Fault]:
-    """A task that a signal ended, of which srun alone speaks: an agent, where ranks have agents.
-
-    For runs in which nothing surer went wrong; one task alone, killed before its step was ended.
-    """
-    ended = [e.event.place for e in run.happened if isinstance(e.event, StepEnded | Cancelled)]
-    found = [
-        each
-        for each in run.happened
-        if isinstance(each.event, TaskEnd)
-        and each.process is None
-        and each.event.kind == "signal"
-        and each.event.number in SIGNAL_CAUSES
-        and not any(_follows(each.event.place, place) for place in ended)
-    ]
-    if len(found) != 1 or not isinstance(found[0].event, TaskEnd) or len(found[0].event.tasks) != 1:
-        return []
-    cause = SIGNAL_CAUSES[found[0].event.number or 0]
-    return [
-        Fault(
-            cause=cause,
-            key=cause,
-            host=found[0].event.host,
-            sources=frozenset({"slurm"}),
-            proofs=(proof(found[0]),),
-            limit=LIKELY,
-            facts=(("signal", SIGNAL_NAMES[found[0].event.number or 0]),),
-        )
-    ]
-
-
-def _follows(one: Place, other: Place) -> bool:
-    return one.document == other.document and one.offset > other.offset
-
-
-def _is_bad_end(each: Happened) -> bool:
-    event = each.event
-    if not isinstance(event, TaskEnd):
-        return False
-    return (event.kind == "signal" and event.number != 15) or event.kind == "exit"
 
 
 def _at_most(each: Happened) -> str:

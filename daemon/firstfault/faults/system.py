@@ -20,7 +20,8 @@ import msgspec
 
 from firstfault.faults.death import Death
 from firstfault.faults.memory import in_window
-from firstfault.faults.processes import exit_signal, proof
+from firstfault.faults.processes import proof
+from firstfault.faults.signals import exit_signal
 from firstfault.model.event import KernelSign
 from firstfault.model.fault import Fault, Proof
 from firstfault.model.line import Span

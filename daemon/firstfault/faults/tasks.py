@@ -9,20 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from firstfault.faults.processes import SIGNAL_CAUSES, SIGNAL_NAMES, proof
+import msgspec
+
+from firstfault.faults.processes import proof
+from firstfault.faults.signals import SIGNAL_CAUSES, SIGNAL_NAMES
 from firstfault.model.event import (
     AgentSignalled,
+    Cancelled,
     ClosingSignal,
     ExitNoticed,
     FatalError,
     LaunchFailure,
     OomKill,
     OomNoticed,
+    StepEnded,
     TableEntry,
     TaskEnd,
     Traceback,
 )
 from firstfault.model.fault import Fault
+from firstfault.model.line import Place
 from firstfault.model.run import Happened, Process, Run, Told
 from firstfault.model.verdict import CONFIRMED, LIKELY
 from firstfault.signatures import meaning
@@ -103,3 +109,75 @@ def _accounted(told: Told, end: TaskEnd) -> bool:
     ]
     number = end.number or 0
     return ((0, number) if end.kind == "signal" else (number, 0)) in codes
+
+
+def of_tasks(run: Run) -> tuple[list[Fault], list[Fault]]:
+    """The faults and the nameless ends of Slurm's tasks, for a job whose ranks said nothing.
+
+    A task is a rank where srun starts the program itself, and a launcher where it does not:
+    which rank it was is not told.
+    """
+    ends = [each for each in run.happened if _is_bad_end(each)]
+    lone = len(ends) == 1 and isinstance(ends[0].event, TaskEnd) and len(ends[0].event.tasks) == 1
+    faults: list[Fault] = []
+    unnamed: list[Fault] = []
+    for each in ends:
+        event = each.event
+        assert isinstance(event, TaskEnd)
+        fault = Fault(
+            cause="process.exit",
+            key=f"task {event.kind} {event.number}",
+            host=event.host,
+            sources=frozenset({"slurm"}),
+            proofs=(proof(each),),
+            limit=LIKELY,
+            facts=(("exit_code", str(event.number)),) if event.kind == "exit" else (),
+        )
+        if lone and event.kind == "signal" and event.number in SIGNAL_CAUSES:
+            cause = SIGNAL_CAUSES[event.number]
+            faults.append(msgspec.structs.replace(fault, cause=cause, key=cause))
+        else:
+            unnamed.append(fault)
+    return faults, unnamed
+
+
+def killed_launchers(run: Run) -> list[Fault]:
+    """A task that a signal ended, of which srun alone speaks: an agent, where ranks have agents.
+
+    For runs in which nothing surer went wrong; one task alone, killed before its step was ended.
+    """
+    ended = [e.event.place for e in run.happened if isinstance(e.event, StepEnded | Cancelled)]
+    found = [
+        each
+        for each in run.happened
+        if isinstance(each.event, TaskEnd)
+        and each.process is None
+        and each.event.kind == "signal"
+        and each.event.number in SIGNAL_CAUSES
+        and not any(_follows(each.event.place, place) for place in ended)
+    ]
+    if len(found) != 1 or not isinstance(found[0].event, TaskEnd) or len(found[0].event.tasks) != 1:
+        return []
+    cause = SIGNAL_CAUSES[found[0].event.number or 0]
+    return [
+        Fault(
+            cause=cause,
+            key=cause,
+            host=found[0].event.host,
+            sources=frozenset({"slurm"}),
+            proofs=(proof(found[0]),),
+            limit=LIKELY,
+            facts=(("signal", SIGNAL_NAMES[found[0].event.number or 0]),),
+        )
+    ]
+
+
+def _follows(one: Place, other: Place) -> bool:
+    return one.document == other.document and one.offset > other.offset
+
+
+def _is_bad_end(each: Happened) -> bool:
+    event = each.event
+    if not isinstance(event, TaskEnd):
+        return False
+    return (event.kind == "signal" and event.number != 15) or event.kind == "exit"

@@ -1,0 +1,88 @@
+"""What an exception stands for, and how much it is worth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from firstfault.model.event import Frame, Traceback
+from firstfault.model.verdict import CONFIRMED, POSSIBLE, ExceptionFacts
+from firstfault.signatures import Signature
+
+# What these say may as well be the loss of a peer, of a worker or of a store.
+_BROKEN_LINK = re.compile(
+    r"(?:^|\.)(?:ConnectionResetError|BrokenPipeError|ConnectionRefusedError|ConnectionError|"
+    r"ConnectionAbortedError|EOFError|TimeoutError|Dist(?:Network|Store|Backend)?Error)$"
+)
+_IN_COLLECTIVE = re.compile(r"/torch/distributed/(?:distributed_c10d|c10d_logger)\.py$")
+_COLLECTIVE_WORDS = re.compile(
+    r"\b(?:NCCL|nccl[A-Z]\w+|[Gg]loo|c10d|TCPStore|ProcessGroup\w*|process group)\b"
+    r"|Timeout waiting for key|Store is closed"
+)
+_C10D_TYPES = re.compile(r"(?:^|\.)(?:RuntimeError|Dist\w*Error)$")
+# Frames of installed packages and of Python itself: the user's own frame is the last other one.
+_LIBRARY = re.compile(
+    r"/(?:site|dist)-packages/|/lib(?:64)?/python3|^<|/python3\.\d+/|/bin/(?:torchrun|accelerate)$"
+)
+
+
+def own_frame(frames: Sequence[Frame]) -> Frame | None:
+    """The innermost frame of the user's own code, else the innermost of all."""
+    for frame in reversed(frames):
+        if not _LIBRARY.search(frame.file):
+            return frame
+    return frames[-1] if frames else None
+
+
+def cause_of(event: Traceback, means: str | None) -> str:
+    """The cause that an exception stands for; ``means`` is what a signature says of it.
+
+    An error out of the depth of a collective whose words no signature knows is the collective's,
+    not the program's.
+    """
+    if means is not None and means != "launcher":
+        return means
+    return "collective.error" if is_collectives(event) else "python.exception"
+
+
+def is_collectives(event: Traceback) -> bool:
+    """Whether an error came out of the depth of a collective: mostly another rank's fault.
+
+    Its frames or its words tell so.
+    """
+    inner = event.frames[-1].file if event.frames else ""
+    depth = _IN_COLLECTIVE.search(inner) or _COLLECTIVE_WORDS.search(event.message)
+    return bool(depth and _C10D_TYPES.search(event.type))
+
+
+def worth(event: Traceback, said: Signature | None, *, cut: bool) -> str:
+    """The most that an exception is worth as the cause of a failure; ``said``: what knows it."""
+    if cut:
+        return POSSIBLE
+    if said is not None:
+        # An envelope in a rank's own words: what was in it is not told.
+        return POSSIBLE if said.means == "launcher" else said.at_most
+    unclear = is_collectives(event) or _BROKEN_LINK.search(event.type)
+    return POSSIBLE if unclear else CONFIRMED
+
+
+def same_key(event: Traceback, means: str | None) -> str:
+    """Equal for exceptions that are one failure in several ranks.
+
+    The program's own are told by type and place, what a signature knows by what it means.
+    """
+    if means is not None:
+        return f"{event.type} {means}"
+    frame = own_frame(event.frames)
+    return f"{event.type} {f'{frame.file}:{frame.line}' if frame else event.message[:80]}"
+
+
+def exception_facts(event: Traceback) -> ExceptionFacts:
+    """Type, message and the user's own place of an exception."""
+    frame = own_frame(event.frames)
+    return ExceptionFacts(
+        type=event.type or None,
+        message=event.message or None,
+        file=frame.file if frame else None,
+        line=frame.line if frame else None,
+    )
