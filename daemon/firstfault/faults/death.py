@@ -291,7 +291,7 @@ def _is_others(event: object) -> bool:
 # A traceback without torch's word that it was not caught, which need not have ended the process.
 def _is_doubtful(event: object) -> bool:
     return isinstance(event, Traceback) and (
-        _is_others(event) or event.mixed or event.cut or event.followed > _MUCH
+        _is_others(event) or event.mixed or event.cut or event.worked or event.followed > _MUCH
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from firstfault.faults.death import Death
 from firstfault.faults.processes import proof
-from firstfault.faults.signals import SIGNAL_NAMES, exit_signal
-from firstfault.model.event import AgentSignalled, Cancelled, StepEnded, Traceback
+from firstfault.faults.signals import exit_signal, signal_name
+from firstfault.model.event import AgentSignalled, Cancelled, ExitNoticed, StepEnded, Traceback
 from firstfault.model.fault import Fault
 from firstfault.model.run import Happened, Run, Told
 from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE
@@ -41,7 +41,7 @@ def interruption(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
             sources=frozenset({"agent" for _ in agents[:1]} | {"rank" for _ in pressed[:1]}),
             proofs=tuple(dict.fromkeys(proof(each) for each in seen))[:3],
             limit=_worth(number, agents, pressed, told),
-            facts=(("signal", SIGNAL_NAMES[number]),),
+            facts=(("signal", signal_name(number)),),
         )
     ]
 
@@ -60,6 +60,8 @@ def _worth(number: int, agents: Sequence[Happened], pressed: Sequence[Happened],
 def _of_rank(death: Death, told: Told) -> Fault:
     number = exit_signal(death.exit_code) or 0
     failed = told.facts is not None and told.facts.state == "FAILED"
+    # A table lists those too that their agent ended, and may be cut before it tells why.
+    noticed = any(isinstance(each.event, ExitNoticed) for each in death.exits)
     return Fault(
         cause="process.interrupted",
         key=f"signal {number}",
@@ -68,7 +70,7 @@ def _of_rank(death: Death, told: Told) -> Fault:
         at=death.noticed_at,
         sources=frozenset({"agent"}),
         proofs=tuple(dict.fromkeys(proof(each) for each in death.exits[:2])),
-        limit=CONFIRMED if failed else LIKELY,
+        limit=CONFIRMED if failed and noticed and not told.absent else LIKELY,
         pid=death.process.pids[0] if len(death.process.pids) == 1 else None,
-        facts=(("signal", SIGNAL_NAMES[number]),),
+        facts=(("signal", signal_name(number)),),
     )

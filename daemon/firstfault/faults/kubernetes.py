@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from firstfault.faults.death import Death
-from firstfault.faults.signals import SIGNAL_CAUSES, SIGNAL_NAMES, exit_signal
+from firstfault.faults.signals import SIGNAL_CAUSES, exit_signal, signal_name
 from firstfault.model.event import PodEnd
 from firstfault.model.fault import Fault, Proof
 from firstfault.model.run import Run, Told
@@ -107,7 +107,7 @@ def _fault(
     if event.node is not None and event.pod is not None:
         facts.append(("node", event.node))
     if cause in ("process.segfault", "process.abort", "process.bus-error", "process.killed"):
-        facts.append(("signal", SIGNAL_NAMES[exit_signal(event.exit_code) or 9]))
+        facts.append(("signal", signal_name(exit_signal(event.exit_code) or 9)))
     alike = [d for d in deaths if d.process.host == host and exit_signal(d.exit_code) == 9]
     owner = alike[0] if len(alike) == 1 and cause == "memory.cgroup-oom" else None
     return Fault(

@@ -7,7 +7,7 @@ command of another (readers/launchers.py): the cause is told, and not whose it i
 from __future__ import annotations
 
 from firstfault.faults.processes import proof
-from firstfault.faults.signals import SIGNAL_CAUSES, SIGNAL_NAMES, exit_signal
+from firstfault.faults.signals import SIGNAL_CAUSES, exit_signal, signal_name
 from firstfault.model.event import LauncherEnd
 from firstfault.model.fault import Fault
 from firstfault.model.run import Happened, Run
@@ -24,7 +24,7 @@ def of_launchers(run: Run) -> tuple[list[Fault], list[Fault]]:
             continue
         number = exit_signal(event.exit_code)
         if number in SIGNAL_CAUSES:
-            facts = (("signal", SIGNAL_NAMES[number]),)
+            facts = (("signal", signal_name(number)),)
             faults.append(_fault(each, event, SIGNAL_CAUSES[number], facts))
         elif number is None:
             code = event.exit_code

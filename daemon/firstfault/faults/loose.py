@@ -161,6 +161,8 @@ def _fault(key: str, seen: Sequence[Happened], *, alone: bool) -> Fault:
     cause = cause_of(event, means)
     killed = cause == "worker-killed"
     limit = POSSIBLE if killed else worth(event, sign, cut=all(each.cut for each in seen))
+    if all(isinstance(each.event, Traceback) and each.event.worked for each in seen):
+        limit = weaker(limit, LIKELY)
     return Fault(
         cause="process.killed" if killed else cause,
         key=key,

@@ -12,7 +12,7 @@ import msgspec
 
 from firstfault.faults.death import Death, Raised
 from firstfault.faults.exceptions import cause_of, exception_facts, own_frame, same_key, worth
-from firstfault.faults.signals import SIGNAL_CAUSES, SIGNAL_NAMES, exit_signal
+from firstfault.faults.signals import SIGNAL_CAUSES, exit_signal, signal_name
 from firstfault.model.event import (
     FatalError,
     Sign,
@@ -247,7 +247,7 @@ def _signal_fault(
     )
     frames = next((e.event.frames for e in death.fatal if isinstance(e.event, FatalError)), ())
     frame = own_frame(frames)
-    facts = [("signal", SIGNAL_NAMES[number])]
+    facts = [("signal", signal_name(number))]
     if library:
         facts.append(("library", library))
     if frame:

@@ -25,3 +25,8 @@ def exit_signal(code: int | None) -> int | None:
     if code < 0:
         return -code
     return code - 128 if code - 128 in SIGNAL_CAUSES or code == 143 else None
+
+
+def signal_name(number: int) -> str:
+    """ "SIGKILL" of 9; "signal 40" of a number without a name."""
+    return SIGNAL_NAMES.get(number, f"signal {number}")

@@ -146,7 +146,8 @@ def _worth(cause: str, seen: list[Happened], told: Told, run: Run, sources: set[
     if "accounting" in sources or "absent" in sources or len(sources) > 1:
         return CONFIRMED
     stopped = any(
-        isinstance(e.event, AgentSignalled | StepEnded)
+        isinstance(e.event, StepEnded)
+        or (cause != "slurm.node-fail" and isinstance(e.event, AgentSignalled))
         or (isinstance(e.event, TaskEnd) and e.event.kind == "signal")
         for e in run.happened
     )
@@ -154,7 +155,8 @@ def _worth(cause: str, seen: list[Happened], told: Told, run: Run, sources: set[
         # It kills the step, and accounting knows no state for that.
         ended = any(isinstance(e.event, Cancelled) for e in run.happened)
         return CONFIRMED if stopped or ended or state in ("FAILED", "CANCELLED") else LIKELY
-    if state is not None:
+    worked = any(isinstance(e.event, Cancelled) and e.event.worked for e in seen)
+    if state is not None or worked:
         return LIKELY
     if len({(type(e.event), getattr(e.event, "host", None)) for e in seen}) > 1:
         return CONFIRMED

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from firstfault.faults.processes import proof
-from firstfault.faults.signals import SIGNAL_CAUSES, SIGNAL_NAMES
+from firstfault.faults.signals import SIGNAL_CAUSES, signal_name
 from firstfault.model.event import (
     AgentSignalled,
     Cancelled,
@@ -80,7 +80,7 @@ def _fault(each: Happened, end: TaskEnd, run: Run, limit: str) -> Fault:
         proofs=(proof(each),),
         rank_sure=False,
         limit=limit,
-        facts=(("signal", SIGNAL_NAMES[number]) if crash else ("exit_code", str(number)),),
+        facts=(("signal", signal_name(number)) if crash else ("exit_code", str(number)),),
     )
 
 
@@ -167,7 +167,7 @@ def killed_launchers(run: Run) -> list[Fault]:
             sources=frozenset({"slurm"}),
             proofs=(proof(found[0]),),
             limit=LIKELY,
-            facts=(("signal", SIGNAL_NAMES[found[0].event.number or 0]),),
+            facts=(("signal", signal_name(found[0).event.number or 0]),),
         )
     ]
 
