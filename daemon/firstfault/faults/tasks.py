@@ -167,7 +167,7 @@ def killed_launchers(run: Run) -> list[Fault]:
             sources=frozenset({"slurm"}),
             proofs=(proof(found[0]),),
             limit=LIKELY,
-            facts=(("signal", signal_name(found[0).event.number or 0]),),
+            facts=(("signal", signal_name(found[0].event.number or 0)),),
         )
     ]
 
