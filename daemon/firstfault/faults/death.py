@@ -260,7 +260,7 @@ def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
         e for e in found if isinstance(e.event, Traceback) and (e.event.recorded or e.event.hooked)
     ]
     codes = [code for e in exits if (code := _code(e.event)) is not None]
-    plain = sorted((e for e in found if e not in sure), key=lambda e: not _is_others(e.event))
+    plain = sorted((e for e in found if e not in sure), key=lambda e: not is_others(e.event))
     ended_by_it = any(code == 1 for code in codes) or bool(entries)
     if not codes and _went_on(mine, plain):
         return None
@@ -283,15 +283,15 @@ def _raised(mine: list[Happened], exits: list[Happened]) -> Raised | None:
     return Raised(event, _signature(event), (*ordered, *entries), best.cut, ended)
 
 
-# What a thread or a child process raised ends neither the rank nor its exit code.
-def _is_others(event: object) -> bool:
+def is_others(event: object) -> bool:
+    """Whether a thread or a child process raised it: it ends neither the rank nor tells its code."""
     return isinstance(event, Traceback) and (event.thread or event.child)
 
 
 # A traceback without torch's word that it was not caught, which need not have ended the process.
 def _is_doubtful(event: object) -> bool:
     return isinstance(event, Traceback) and (
-        _is_others(event) or event.mixed or event.cut or event.worked or event.followed > _MUCH
+        is_others(event) or event.mixed or event.cut or event.worked or event.followed > _MUCH
     )
 
 

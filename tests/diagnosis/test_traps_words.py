@@ -1,0 +1,127 @@
+"""Words that did not end the process that they stand near: caught, late, or another's."""
+
+from __future__ import annotations
+
+import pytest
+
+from firstfault.model import verdict as v
+from tests.diagnosis import made
+from tests.diagnosis.made import sure_cause, sure_rank
+
+THREAD = "Exception in thread Uploader:"
+BROKEN = "BrokenPipeError: [Errno 32] Broken pipe"
+DIVIDED = "ZeroDivisionError: division by zero"
+
+
+def test_a_threads_broken_pipe_after_the_work_is_no_lost_peer() -> None:
+    verdict = made.judged(made.console(["epoch 3 done", THREAD, *made.raised(BROKEN)]))
+
+    assert verdict.cause.id == "unknown"
+
+
+def test_a_threads_exception_that_work_followed_ended_nothing() -> None:
+    verdict = made.judged(
+        made.console(["epoch 3 loss 0.4", THREAD, *made.raised(DIVIDED), "epoch 4 loss 0.3"])
+    )
+
+    assert verdict.cause.id in ("unknown", "none")
+    assert verdict.cause.confidence != v.CONFIRMED
+
+
+def test_a_threads_exception_is_not_surely_what_ended_its_rank() -> None:
+    verdict = made.judged(
+        made.console(
+            made.of_rank(0, None, [THREAD, *made.raised(DIVIDED)]),
+            made.noticed(0, 700, 1),
+            made.table((0, 0, 1, 700)),
+        )
+    )
+
+    assert sure_cause(verdict) is None
+
+
+def test_what_a_rank_raised_beside_a_thread_is_its_own() -> None:
+    verdict = made.judged(
+        made.console(
+            made.of_rank(0, None, [*made.raised(DIVIDED), THREAD, *made.raised(BROKEN)]),
+            made.noticed(0, 700, 1),
+            made.table((0, 0, 1, 700)),
+        )
+    )
+
+    assert verdict.cause.id == "python.exception"
+    assert verdict.exception.type == "ZeroDivisionError"
+
+
+@pytest.mark.parametrize(("later", "sure"), [(3, "python.exception"), (40, None)])
+def test_an_exception_that_many_lines_followed_may_have_been_caught(
+    later: int, sure: str | None
+) -> None:
+    steps = [f"moving shard {each}" for each in range(later)]
+    verdict = made.judged(
+        made.console(
+            made.of_rank(0, None, [*made.raised(DIVIDED), *steps]),
+            made.noticed(0, 700, 1),
+            made.table((0, 0, 1, 700)),
+        )
+    )
+
+    assert verdict.cause.id == "python.exception"
+    assert sure_cause(verdict) == sure
+
+
+def test_a_traceback_behind_the_table_is_not_surely_its_ranks() -> None:
+    before, after = made.noticed(6, 700, 1), made.raised(DIVIDED)
+    verdict = made.judged(made.console(before, made.table((6, 6, 1, 700)), after))
+
+    assert sure_cause(verdict) is None
+    assert sure_rank(verdict) is None
+
+
+def test_a_traceback_before_the_table_is_its_ranks() -> None:
+    verdict = made.judged(
+        made.console(made.raised(DIVIDED), made.noticed(6, 700, 1), made.table((6, 6, 1, 700)))
+    )
+
+    assert sure_cause(verdict) == "python.exception"
+    assert sure_rank(verdict) == 6
+
+
+def test_local_ranks_where_one_agent_speaks_are_its_ranks() -> None:
+    verdict = made.judged(
+        made.console(
+            made.of_rank(2, None, made.raised(DIVIDED)),
+            made.noticed(2, 700, 1),
+            made.table((10, 2, 1, 700)),
+        )
+    )
+
+    assert sure_cause(verdict) == "python.exception"
+    assert verdict.initiator.rank == 10
+    assert sure_rank(verdict) is None
+
+
+def test_local_ranks_where_two_agents_speak_are_not_told_apart() -> None:
+    verdict = made.judged(
+        made.console(
+            made.of_rank(2, None, made.raised(DIVIDED)),
+            made.noticed(2, 700, 1, agent=900),
+            made.noticed(2, 701, 1, agent=901),
+            made.table((10, 2, 1, 700)),
+        )
+    )
+
+    assert sure_rank(verdict) is None
+
+
+def test_two_exceptions_of_one_local_rank_may_be_two_nodes() -> None:
+    verdict = made.judged(
+        made.console(
+            made.of_rank(2, None, made.raised(DIVIDED)),
+            made.of_rank(2, None, made.raised("KeyError: 'loss'")),
+            made.noticed(2, 700, 1),
+            made.table((10, 2, 1, 700)),
+        )
+    )
+
+    assert sure_cause(verdict) is None
