@@ -32,6 +32,7 @@ TIMEOUT = "collective.timeout"
 # torch, csrc/distributed/c10d/ProcessGroupGloo.cpp, monitoredBarrier: names who did not come.
 _STRAGGLERS = re.compile(r"\bRanks? (\d{1,7}(?:, \d{1,7}){0,1000}) failed to pass monitoredBarrier")
 
+_MOST_RANKS = 1_000_000
 _AGENTS = (ExitNoticed, TableEntry, ClosingSignal, AgentSignalled)
 
 
@@ -68,6 +69,12 @@ def silent_faults(told: Told, run: Run, effects: Sequence[Effect]) -> list[Fault
     if left:
         return [_fault(LEFT, process, proofs, limit) for process in left]
     alive = [process for process, end in ends.items() if end == "alive"]
+    unheard = _unheard(run)
+    if len(unheard) == 1 and not quiet and len(hit) + 1 == run.expected_ranks:
+        # All others were hit: the one of which nothing is in the evidence is whom they miss.
+        cause = TIMEOUT if waited else "collective.peer-lost"
+        lost = _fault(cause, Process(run.attempt, unheard[0]), proofs, LIKELY)
+        return [msgspec.structs.replace(lost, rank_sure=False)]
     if not waited or not alive or len(alive) < len(quiet):
         return []
     if len(alive) == 1:
@@ -241,6 +248,13 @@ def _all_heard(told: Told, run: Run) -> bool:
     heard = {process.host for process in run.roster if process.lines is not None}
     whole = all(process.lines is not None for process in run.roster)
     return whole and bool(told.nodes) and not told.absent and set(told.nodes) <= heard
+
+
+# Ranks that there were, by the word of a launcher or of the program, and that nothing else names.
+def _unheard(run: Run) -> list[int]:
+    if run.expected_ranks is None or not 0 < run.expected_ranks <= _MOST_RANKS:
+        return []
+    return sorted(set(range(run.expected_ranks)) - {process.rank for process in run.roster})
 
 
 def _stragglers(run: Run) -> frozenset[int]:

@@ -14,6 +14,7 @@ _SIGNALS = {
 _SILENT = {
     "process.left-early": "ended with success while the others still needed it",
     "collective.timeout": "did not arrive at a collective; the others waited in vain",
+    "collective.peer-lost": "was lost to the others; its own words are not in the evidence",
 }
 # What befell the launchers before any rank had begun; whole sentences.
 _AGENTS = {
