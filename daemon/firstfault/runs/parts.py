@@ -127,7 +127,7 @@ def _seen(part: Seen, document: str, *, lone_agent: bool) -> Seen:
         agent.append(("run", part.run))
     if part.host is not None:
         agent.append(("host", part.host))
-    if not agent and lone_agent:
+    if lone_agent and part.task is None:
         agent.append(("document", document))
     own: list[Key] = []
     if part.rank is not None:
