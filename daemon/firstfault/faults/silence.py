@@ -19,6 +19,7 @@ from firstfault.model.event import (
     AgentSignalled,
     ClosingSignal,
     ExitNoticed,
+    Sign,
     TableEntry,
     TaskEnd,
     Traceback,
@@ -68,6 +69,9 @@ def silent_faults(told: Told, run: Run, effects: Sequence[Effect]) -> list[Fault
         return [_named(process, left, run, proofs) for process in _of_ranks(run, named)]
     if left:
         return [_fault(LEFT, process, proofs, limit) for process in left]
+    if not waited and (gone := _finished_unseen(run, hit)) is not None:
+        one = _fault(LEFT, gone.process, (proof(gone), *proofs), LIKELY)
+        return [msgspec.structs.replace(one, rank_sure=False)]
     alive = [process for process, end in ends.items() if end == "alive"]
     unheard = _unheard(run)
     if len(unheard) == 1 and not quiet and len(hit) + 1 == run.expected_ranks:
@@ -159,6 +163,37 @@ def _unseen(run: Run, hit: Collection[Process]) -> list[Process]:
             for each in free
         ]
     return found
+
+
+# A rank of which nothing but its word that its work was done is in the evidence: in a console that
+# notes the ends of its agent's other ranks. Its number is the one that is free there, if agents
+# have ranks alike.
+def _finished_unseen(run: Run, hit: Collection[Process]) -> Happened | None:
+    said = [e for e in run.happened if e.process is None and _says_finished(e)]
+    if len(said) != 1:
+        return None
+    document = said[0].event.place.document
+    mates = {e.process for e in run.happened if e.event.place.document == document and e.process}
+    agents = {_key(mate) for mate in mates}
+    if not mates or not mates <= set(hit) or len(agents) != 1:
+        return None
+    own = agents.pop()
+    members: dict[tuple[str, object], list[Process]] = {}
+    for process in run.roster:
+        members.setdefault(_key(process), []).append(process)
+    sizes = {len(found) for key, found in members.items() if key != own}
+    locals_ = {mate.local_rank for mate in mates}
+    free = sorted(set(range(sizes.pop())) - locals_) if len(sizes) == 1 else []
+    bases = {_base(mate) for mate in mates}
+    host = next(iter(mates)).host
+    left = Process(run.attempt, host=host)
+    if len(free) == 1 and len(bases) == 1 and None not in bases:
+        left = Process(run.attempt, (bases.pop() or 0) + free[0], free[0], host)
+    return msgspec.structs.replace(said[0], process=left)
+
+
+def _says_finished(each: Happened) -> bool:
+    return isinstance(each.event, Sign) and each.event.means == "finished"
 
 
 def _base(mate: Process) -> int | None:
