@@ -259,6 +259,8 @@ def test_a_recorded_exceptions_stack_belongs_to_the_table_and_gives_its_error() 
 
     root = next(event for event in found if isinstance(event, TableEntry) and event.root)
     assert root.error == "ValueError: bad shape"
+    assert root.error_at is not None
+    assert root.error_at.text.strip() == "ValueError: bad shape"
     assert root.error_file == "/tmp/x/r_0/attempt_0/2/error.json"
     assert not [event for event in found if isinstance(event, Traceback)]
 
@@ -410,7 +412,12 @@ def test_torch_1_9_gives_a_recorded_errors_message() -> None:
         '  msg: "ValueError: boom"\n' + "=" * 40 + "\n"
     )
 
-    assert [entry.error for entry in entries(text)] == ["ValueError: boom"]
+    found = entries(text)
+
+    assert [entry.error for entry in found] == ["ValueError: boom"]
+    assert [entry.error_at.text for entry in found if entry.error_at] == [
+        '  msg: "ValueError: boom"'
+    ]
 
 
 RESULT = """\

@@ -325,7 +325,8 @@ def _from_table(entry: Happened) -> Happened:
     table = entry.event
     assert isinstance(table, TableEntry)
     kind, message = parse_exception(table.error or "") or ("", table.error or "")
-    event = Traceback(table.place, table.speaker, table.at, kind, message, (), recorded=True)
+    place = table.error_at or table.place
+    event = Traceback(place, table.speaker, table.at, kind, message, (), recorded=True)
     return Happened(event, entry.process, entry.source)
 
 

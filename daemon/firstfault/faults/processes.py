@@ -16,6 +16,7 @@ from firstfault.faults.signals import SIGNAL_CAUSES, exit_signal, signal_name
 from firstfault.model.event import (
     FatalError,
     Sign,
+    TableEntry,
     TaskEnd,
     Traceback,
     Trap,
@@ -43,7 +44,10 @@ _ABORTING = ("gpu.", "collective.", "waited", "memory.gpu")
 def proof(each: Happened) -> Proof:
     """The line that an event rests on."""
     host = each.process.host if each.process else None
-    return Proof(each.event.place, each.source, host or getattr(each.event, "host", None))
+    event = each.event
+    # A table's entry says most by the exception that it prints.
+    place = (event.error_at if isinstance(event, TableEntry) else None) or event.place
+    return Proof(place, each.source, host or getattr(each.event, "host", None))
 
 
 class Surroundings(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from firstfault.faults.effects import WORDING
+from firstfault.judge import proofs
 from firstfault.judge.decide import Judgement, kernel_read
 from firstfault.judge.domain import domain as narrowed
 from firstfault.judge.fingerprint import fingerprint
@@ -20,8 +21,6 @@ from firstfault.model.line import Span
 from firstfault.model.run import Process, Run, Told
 from firstfault.readers import nodelist
 
-# How many lines prove a cause to a reader; the rest repeats them.
-_MOST_EVIDENCE = 8
 NO_ZONE = "Local times in this evidence carry no time zone: they order events, but are not shown."
 
 
@@ -38,7 +37,7 @@ def assemble(
     cause = judgement.cause
     confidence = judgement.confidence
     roots = judgement.roots
-    proofs = _proofs(roots)
+    lines = proofs.ordered(roots)
     step = _step(judgement, run)
     role = "cause" if cause != "unknown" else "context"
     notes = [*told.notes, *(() if told.zoned else (NO_ZONE,))]
@@ -58,10 +57,10 @@ def assemble(
         initiator=_initiator(told, judgement, run, step),
         exception=next((f.exception for f in roots if f.exception is not None), v.ExceptionFacts()),
         alternatives=_alternatives(told, judgement),
-        evidence=tuple(_evidence(each, role) for each in proofs),
-        chain=_chain(told, judgement, proofs, role),
+        evidence=tuple(_evidence(each, role) for each in lines),
+        chain=_chain(told, judgement, lines, role),
         consequences=_consequences(judgement.effects),
-        unexplained=tuple(_evidence(each, "context") for each in strange[:_MOST_EVIDENCE]),
+        unexplained=tuple(_evidence(each, "context") for each in strange[: proofs.MOST]),
         missing=missing(told, run, judgement),
         remedy=remedy,
         runs=tuple(
@@ -72,18 +71,6 @@ def assemble(
         coverage=_coverage(told, run),
         notes=tuple(notes),
     )
-
-
-# The strongest line of each rank first: of many that failed alike, none is left without one.
-def _proofs(roots: Sequence[Fault]) -> tuple[Proof, ...]:
-    most = max((len(fault.proofs) for fault in roots), default=0)
-    found = [
-        fault.proofs[number]
-        for number in range(most)
-        for fault in roots
-        if number < len(fault.proofs)
-    ]
-    return tuple(dict.fromkeys(found))[:_MOST_EVIDENCE]
 
 
 def job(told: Told, run: Run | None) -> v.Job:
@@ -176,6 +163,7 @@ def _initiator(told: Told, judgement: Judgement, run: Run | None, step: str | No
         rank=process.rank if process else None,
         local_rank=process.local_rank if process else None,
         host=first.host,
+        gpu=dict(first.facts).get("gpu"),
         pid=first.pid,
         step=first.step or (step if process else None),
         task=process.task if process else None,
@@ -246,12 +234,12 @@ def _consequences(effects: Iterable[Effect]) -> tuple[v.Consequence, ...]:
 
 
 def _chain(
-    told: Told, judgement: Judgement, proofs: Sequence[Proof], role: str
+    told: Told, judgement: Judgement, lines: Sequence[Proof], role: str
 ) -> tuple[v.ChainLink, ...]:
     links = []
     for fault in judgement.roots[:8]:
         span = _shown(told, fault.at)
-        index = next((i for i, each in enumerate(proofs) if each in fault.proofs), None)
+        index = next((i for i, each in enumerate(lines) if each in fault.proofs), None)
         links.append(
             v.ChainLink(
                 span.earliest if span else None,

@@ -118,7 +118,8 @@ class TableEntry(msgspec.Struct, frozen=True):
     """One failure in a ChildFailedError table. ``place`` is its exit code's line.
 
     ``root`` is torchelastic's own opinion (first by its poll order). ``host`` is None where
-    the table says "localhost". ``error`` is the exception's line, where it prints one.
+    the table says "localhost". ``error`` is the exception's line, where it prints one;
+    ``error_at`` is where that stands.
     """
 
     place: Place
@@ -133,6 +134,7 @@ class TableEntry(msgspec.Struct, frozen=True):
     pid: int
     error_file: str | None = None
     error: str | None = None
+    error_at: Place | None = None
 
 
 class ClosingSignal(msgspec.Struct, frozen=True):
@@ -182,7 +184,9 @@ class Traceback(msgspec.Struct, frozen=True):
     says raised it. ``cut`` is True where the traceback that it led to has no end: what ended the
     process is another one. ``mixed`` is True where other tracebacks stood among its lines: its frames are
     those that are surely its own, perhaps none. ``bare`` is True for an exception's line alone,
-    without a traceback before it, that a signature knows: it may tell of one that was caught.
+    without a traceback before it, that a signature knows: it may tell of one that was caught. ``worked`` is
+    True where its stream goes on with several steps of work: it was caught, or what was said before it
+    was written after it.
     """
 
     place: Place
@@ -203,6 +207,7 @@ class Traceback(msgspec.Struct, frozen=True):
     mixed: bool = False
     cut: bool = False
     bare: bool = False
+    worked: bool = False
 
 
 class TornTraceback(msgspec.Struct, frozen=True):
@@ -254,6 +259,7 @@ class Cancelled(msgspec.Struct, frozen=True):
 
     ``reason`` is "time-limit", "preemption", "node-failure", "requeue", "task-failure",
     "signal", "failed", "unkillable" or None where the line gives none. ``step`` is None for a whole job.
+    ``worked`` is True where several steps of work follow it: a program may have printed it.
     """
 
     place: Place
@@ -262,6 +268,7 @@ class Cancelled(msgspec.Struct, frozen=True):
     job: str
     step: str | None
     reason: str | None
+    worked: bool = False
 
 
 class NodeFailure(msgspec.Struct, frozen=True):

@@ -47,6 +47,7 @@ class TableReader:
         self._indented = False
         self._in_stack = False
         self._place: Place | None = None
+        self._error_at: Place | None = None
         self._last: Line | None = None
 
     def feed(self, line: Line, zone: Zone) -> Iterator[TableEntry]:
@@ -122,6 +123,7 @@ class TableReader:
                 # An exception's line follows its stack; a message's further lines do not.
                 if self._in_stack and (error := _ERROR_LINE.match(line.text)):
                     self._fields["error"] = error[1]
+                    self._error_at = line.place
                 self._in_stack = bool(_STACK_LINE.match(line.text))
             return
         self._in_stack = False
@@ -130,16 +132,20 @@ class TableReader:
         self._indented = line.text[0].isspace()
         if match[1] == "exitcode":
             self._place = line.place
+        elif match[1] == "msg":
+            self._error_at = line.place
 
     def _end(self, zone: Zone) -> Iterator[TableEntry]:
         fields, place, last, mixed = self._fields, self._place, self._last, self._mixed
-        self._fields, self._place, self._mixed = {}, None, False
+        error_at = self._error_at
+        self._fields, self._place, self._error_at, self._mixed = {}, None, None, False
         rank = _RANK.match(fields.get("rank", ""))
         status = _EXIT.match(fields.get("exitcode", ""))
         if rank is None or status is None or place is None or last is None or mixed:
             return
         second = within_second(fields.get("time", ""), zone)
         error_file = fields.get("error_file", "").strip()
+        error = fields.get("error") or _message(fields.get("msg", ""), error_file)
         host = _host(fields.get("host", ""))
         if host is not None and self._host not in (None, host):
             # One agent has one host.
@@ -157,7 +163,8 @@ class TableReader:
             exit_code=int(status[1]),
             pid=int(status[2]),
             error_file=None if error_file in _NO_FILE else error_file,
-            error=fields.get("error") or _message(fields.get("msg", ""), error_file),
+            error=error,
+            error_at=error_at if error else None,
         )
 
 

@@ -1,0 +1,41 @@
+"""Which lines prove a cause, the one that says most first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from firstfault.model.fault import Fault, Proof
+
+# How many lines prove a cause to a reader; the rest repeats them.
+MOST = 8
+# What says only that a process ended: an agent's line, an exit code in its table, a task's end.
+# torch 1.9 to 2.13, elastic/multiprocessing/api.py and errors/__init__.py; Slurm 22.05, srun.
+_ENDS = (
+    re.compile(r"\bfailed \(exitcode: -?\d{1,6}\) local_rank: "),
+    re.compile(r"\bexitcode {0,4}: -?\d{1,6} \(pid: "),
+    re.compile(r"\bsrun: error: \S{1,255}: tasks? [\d,-]{1,200}: "),
+)
+
+
+def ordered(roots: Sequence[Fault]) -> tuple[Proof, ...]:
+    """The lines that the ``roots`` rest on, at most `MOST`.
+
+    The best line of each rank comes first: of many that failed alike, none is left without one.
+    What a kernel or the process itself says comes before what only says that it ended.
+    """
+    own = [_of_fault(fault) for fault in roots]
+    most = max(map(len, own), default=0)
+    found = [proofs[k] for k in range(most) for proofs in own if k < len(proofs)]
+    return tuple(dict.fromkeys(found))[:MOST]
+
+
+# That the work was done does not prove a crash: there the end itself comes first.
+def _of_fault(fault: Fault) -> list[Proof]:
+    if fault.cause == "process.abort-at-exit":
+        return list(fault.proofs)
+    return sorted(fault.proofs, key=_says_only_the_end)
+
+
+def _says_only_the_end(proof: Proof) -> bool:
+    return any(pattern.search(proof.place.text) for pattern in _ENDS)

@@ -1,0 +1,44 @@
+"""The line that says most is quoted first."""
+
+from __future__ import annotations
+
+import pytest
+
+from firstfault.diagnosis import diagnose
+from tests.diagnosis.case_files import case
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("t113-torch-memory", "DefaultCPUAllocator"),
+        ("t113-fails-again", "ValueError: expected 4 features"),
+        ("t20-launch-module", "ValueError: expected 4 features"),
+        ("t21-exception-record", "ValueError: expected 4 features"),
+        ("abort", "Fatal Python error: Aborted"),
+        ("live-segfault", "segfault at"),
+        ("oom-4n", "Memory cgroup out of memory: Killed process"),
+    ],
+)
+def test_the_first_line_says_why_and_not_only_that_a_process_ended(name: str, words: str) -> None:
+    assert words in diagnose(case(name)).evidence[0].text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("t113-killed", "failed (exitcode: -9)"),
+        ("s213-tasks-killed", "task 2: Killed"),
+        ("t113-segfault-at-exit", "failed (exitcode: -11)"),
+    ],
+)
+def test_where_nothing_says_why_the_end_itself_is_the_proof(name: str, words: str) -> None:
+    assert words in diagnose(case(name)).evidence[0].text
+
+
+def test_a_rank_that_lost_its_peer_is_shown_by_its_own_words_from_the_table() -> None:
+    rows = diagnose(case("t113-torch-memory")).consequences
+    lost = next(row for row in rows if row.what == "ranks that lost a peer")
+
+    assert lost.example is not None
+    assert "exitcode" not in lost.example.text
