@@ -87,41 +87,33 @@ def test_a_traceback_before_the_table_is_its_ranks() -> None:
     assert sure_rank(verdict) == 6
 
 
-def test_local_ranks_where_one_agent_speaks_are_its_ranks() -> None:
-    verdict = made.judged(
-        made.console(
-            made.of_rank(2, None, made.raised(DIVIDED)),
-            made.noticed(2, 700, 1),
-            made.table((10, 2, 1, 700)),
-        )
-    )
-
-    assert sure_cause(verdict) == "python.exception"
-    assert verdict.initiator.rank == 10
-    assert sure_rank(verdict) is None
+def losses(*values: str) -> list[str]:
+    return [f"epoch 0 step {step}: loss={value}" for step, value in enumerate(values)]
 
 
-def test_local_ranks_where_two_agents_speak_are_not_told_apart() -> None:
-    verdict = made.judged(
-        made.console(
-            made.of_rank(2, None, made.raised(DIVIDED)),
-            made.noticed(2, 700, 1, agent=900),
-            made.noticed(2, 701, 1, agent=901),
-            made.table((10, 2, 1, 700)),
-        )
-    )
-
-    assert sure_rank(verdict) is None
+NAN = losses("2.5", "nan", "nan", "nan", "nan")
 
 
-def test_two_exceptions_of_one_local_rank_may_be_two_nodes() -> None:
-    verdict = made.judged(
-        made.console(
-            made.of_rank(2, None, made.raised(DIVIDED)),
-            made.of_rank(2, None, made.raised("KeyError: 'loss'")),
-            made.noticed(2, 700, 1),
-            made.table((10, 2, 1, 700)),
-        )
-    )
+def test_a_loss_that_is_nan_to_the_end_is_likely_what_went_wrong() -> None:
+    verdict = made.judged(made.console(NAN))
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("training.nan", v.LIKELY)
+
+
+def test_a_job_that_succeeded_with_a_loss_of_nan_has_not_failed() -> None:
+    verdict = made.judged(made.console(NAN), made.accounting("COMPLETED", code="0:0"))
+
+    assert verdict.cause.id == "none"
+
+
+def test_a_loss_of_nan_is_not_the_cause_of_another_end() -> None:
+    end = [*made.raised(DIVIDED), *made.noticed(0, 700, 1), *made.table((0, 0, 1, 700))]
+    verdict = made.judged(made.console(NAN, end))
+
+    assert verdict.cause.id == "python.exception"
+
+
+def test_a_loss_of_nan_is_not_surely_why_a_rank_ended_itself() -> None:
+    verdict = made.judged(made.console(NAN, made.noticed(0, 700, 1), made.table((0, 0, 1, 700))))
 
     assert sure_cause(verdict) is None

@@ -22,7 +22,7 @@ from firstfault.faults.tasks import killed_launchers, of_tasks
 from firstfault.model.event import OomKill, Sign, Trap
 from firstfault.model.fault import Effect, Fault, Findings, Proof
 from firstfault.model.run import Happened, Process, Run, Told
-from firstfault.model.verdict import LIKELY, ExceptionFacts
+from firstfault.model.verdict import LIKELY, ExceptionFacts, weaker
 from firstfault.signatures import EFFECTS
 
 
@@ -64,6 +64,8 @@ def findings(told: Told, run: Run) -> Findings:
     if not named and not faults:
         faults += interruption(told, run, ends)
     faults = _with_shared_memory(faults)
+    if not named:
+        faults = _with_useless_work(faults)
     wrong = bool(faults or named or effects)
     faults = with_kernel_signs(told, run, ends, faults, wrong=wrong)
     if not named and not any(fault.sure for fault in faults):
@@ -79,6 +81,14 @@ def findings(told: Told, run: Run) -> Findings:
         unnamed=named,
         strange=(*_strange(told, run, ends, faults), *strange_signs(told, run, faults)),
     )
+
+
+# Nothing else went wrong: a run that goes on with such a loss is of no use.
+def _with_useless_work(faults: list[Fault]) -> list[Fault]:
+    if len(faults) != 1 or faults[0].cause != "training.nan" or faults[0].sure:
+        return faults
+    limit = weaker(faults[0].limit, LIKELY)
+    return [msgspec.structs.replace(faults[0], sure=True, limit=limit)]
 
 
 # Where /dev/shm is full, one process is told so and another dies of SIGBUS as it writes there.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import msgspec
 
-from firstfault.faults.death import is_others, says_same
 from firstfault.faults.effects import is_agents, is_launchers
 from firstfault.model.event import (
     ClosingSignal,
@@ -23,63 +22,11 @@ from firstfault.model.run import Happened, Process, Run, Told
 
 def with_owners(told: Told, run: Run) -> Run:
     """``run``, in which the events of such documents are their rank's."""
-    run = _with_local_ranks(told, run)
     owners = _owners(told, run)
     if not owners:
         return run
     happened = tuple(_owned(each, owners) for each in run.happened)
     return msgspec.structs.replace(run, happened=happened)
-
-
-# Where one agent alone speaks, torchrun's local ranks ("[default3]:") are its ranks'. Another agent
-# that says nothing may have such ranks too: that is a guess.
-def _with_local_ranks(told: Told, run: Run) -> Run:
-    agents = {
-        (each.event.place.document, each.event.agent_pid)
-        for each in run.happened
-        if isinstance(each.event, ExitNoticed | ClosingSignal)
-    }
-    tables = {
-        (each.event.place.document, each.event.table)
-        for each in run.happened
-        if isinstance(each.event, TableEntry)
-    }
-    if len(agents) > 1 or len(tables) > 1 or not tables:
-        return run
-    (document, _), *_ = tables
-    local = {each.local_rank: each for each in run.roster if _is_local(each)}
-    ranks = [each for each in run.roster if each.rank is not None and each.local_rank in local]
-    if not local or len({each.local_rank for each in ranks}) < len(ranks):
-        return run
-    becomes: dict[Process, Process] = {}
-    for rank in ranks:
-        words = local[rank.local_rank]
-        if rank.lines is None and _speaks_once(run, words, document):
-            guessed = len(told.nodes) != 1 and run.expected_agents != 1
-            becomes[rank] = msgspec.structs.replace(rank, lines=words.lines, guessed=guessed)
-            becomes[words] = becomes[rank]
-    happened = tuple(
-        each
-        if each.process not in becomes
-        else msgspec.structs.replace(each, process=becomes[each.process])
-        for each in run.happened
-    )
-    roster = tuple(dict.fromkeys(becomes.get(each, each) for each in run.roster))
-    return msgspec.structs.replace(run, happened=happened, roster=roster)
-
-
-def _is_local(process: Process) -> bool:
-    named = (process.rank, process.host, process.task, process.run)
-    return process.local_rank is not None and named == (None, None, None, None)
-
-
-# Of two ranks of that number, each would have raised its own.
-def _speaks_once(run: Run, process: Process, document: str) -> bool:
-    own = [each.event for each in run.happened if each.process == process]
-    raised = [each for each in own if isinstance(each, Traceback) and not is_others(each)]
-    return all(each.place.document == document for each in own) and all(
-        says_same(each, raised[0]) for each in raised
-    )
 
 
 def _owners(told: Told, run: Run) -> dict[str, Process]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from firstfault.model.document import Document
-from firstfault.model.event import Event, Sign, Traceback
+from firstfault.model.event import Cancelled, Event, Sign, Traceback
 from firstfault.model.line import Line, Speaker
 from firstfault.readers.advance import Advance, Advances
 from firstfault.readers.elastic import StartReader, agent_event
 from firstfault.readers.fatal import FatalErrorReader
 from firstfault.readers.launchers import LauncherReader, may_be_launchers
+from firstfault.readers.metrics import MetricsReader
 from firstfault.readers.python import TracebackReader
 from firstfault.readers.slurm_output import SLURM_WORDS, SlurmReader, stepd_node
 from firstfault.readers.stack_lines import bare_exception
@@ -38,6 +39,7 @@ class _Stream:
         self.starts = StartReader()
         self.launcher = LauncherReader()
         self.slurm = SlurmReader()
+        self.metrics = MetricsReader()
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -94,8 +96,10 @@ def read_output(document: Document, zone: Zone) -> Output:
         if torn := stream.tracebacks.torn():
             events.append(torn)
         events.extend(stream.fatal.flush())
+        events.extend(stream.metrics.flush())
     heard += _heard(streams)
     events = [_with_end(event, streams) for event in events]
+    events = [_with_work(event, advances) for event in events]
     events.sort(key=lambda event: (event.place.offset, type(event).__name__))
     return Output(tuple(events), tuple(heard), tuple(sorted(task_hosts)), tuple(advances.found))
 
@@ -118,7 +122,15 @@ def _with_end(event: Event, streams: dict[Speaker, _Stream]) -> Event:
     final = event.place.offset >= stream.offset or (
         not event.bare and not followed and stream.launched < event.place.offset
     )
-    return msgspec.structs.replace(event, final=final, followed=followed)
+    worked = stream.tracebacks.worked(event.place)
+    return msgspec.structs.replace(event, final=final, followed=followed, worked=worked)
+
+
+# Slurm's word of an end comes at the end: what several steps of work follow may be a program's.
+def _with_work(event: Event, advances: Advances) -> Event:
+    if not isinstance(event, Cancelled) or not advances.went_on(event.place.offset):
+        return event
+    return msgspec.structs.replace(event, worked=True)
 
 
 def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
@@ -134,6 +146,7 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
     tracebacks = stream.tracebacks
     found += tracebacks.feed(line)
     found += stream.fatal.feed(line)
+    stream.metrics.feed(line)
     if size := world_size(line):
         found.append(size)
     if not ranks and (said := _of_system(line, stream, zone)):
