@@ -196,6 +196,10 @@ ROWS: dict[str, tuple[Told, Findings]] = {
     ),
     "echo": (told(), Findings((ERROR, fault("rendezvous.connect", rank(2, "c2"))))),
     "device": (told(), Findings((fault("gpu.ecc"),), PEERS)),
+    "device-and-kernel": (
+        told(),
+        Findings((fault("gpu.ecc", sources=("rank", "agent", "kernel")),), PEERS),
+    ),
     "silent-one": (told(), Findings((), PEERS, (SILENT,))),
     "silent-several": (
         told(),

@@ -9,6 +9,7 @@ ranks of that host had failed. What was corrected or found again counts for noth
 | a fault that names a rank's pid, and the rank died so (SIGBUS, SIGKILL) | that rank's, in place of its signal |
 | a hung task that is a rank's | that rank's, where nothing surer stands beside it |
 | the same cause in a rank's own words (an I/O error, a full disk) on that host | a second source |
+| a card that failed, and a rank of that host met a CUDA error | that rank's cause (cards.py) |
 | any other | the host's, where nothing surer stands beside it; as sure as its signature allows |
 """
 
@@ -18,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from firstfault.faults.cards import with_cards
 from firstfault.faults.death import Death
 from firstfault.faults.memory import in_window
 from firstfault.faults.processes import proof
@@ -32,13 +34,16 @@ from firstfault.signatures import signatures
 PANICS = frozenset({"kernel.panic", "kernel.panic-machine-check", "kernel.panic-oom"})
 # Of several on one host, the first of these tells most; the others follow from it.
 _NARROWEST = (
-    "node.machine-check", "memory.host-oom", "storage.io-error", "storage.full", "node.kernel",
-    "storage.hang", "process.stuck",
+    "node.machine-check", "memory.host-oom", "gpu.bus-lost", "gpu.ecc", "gpu.gsp", "gpu.nvlink",
+    "gpu.kernel-fault", "gpu.illegal-access", "storage.io-error", "storage.full", "node.kernel",
+    "storage.hang", "gpu.unhealthy", "process.stuck", "gpu.row-remap",
 )  # fmt: skip
 # What a rank that was hit died of: a poisoned page gives SIGBUS, an oops ends its task.
 _DEADLY = {"kernel.memory-failure": (7, 9), "kernel.oops": (9, 11), "kernel.bug": (9, 11)}
 # What a hang does to others; none of it is surer than the hang.
 _WEAK = ("slurm.", "collective.timeout", "collective.peer-lost", "process.stuck", "rendezvous.")
+# What a card or a link that failed does to collectives.
+_OF_CARDS = ("collective.error", "collective.network")
 _ORDER = (UNKNOWN, POSSIBLE, LIKELY, CONFIRMED)
 
 
@@ -222,6 +227,8 @@ def _beside(
     signs = [e for e in signs if alone or e.process is not None or e.event.means != "process.stuck"]
     if not signs:
         return faults
+    if (explained := with_cards(host, signs, faults)) is not None:
+        return explained
     causes = {each.event.means for each in signs}
     same = [f for f in faults if f.cause in causes and f.host is not None and f.host == host]
     if same:
@@ -231,7 +238,9 @@ def _beside(
     others = [each for each in signs if each not in chosen]
     limit = max((_worth(each, told, run) for each in chosen), key=_ORDER.index)
     fault = _fault(cause, host, [*chosen, *others], limit)
-    fault = msgspec.structs.replace(fault, sure=not _is_surer(faults) and limit != POSSIBLE)
+    weak = (*_WEAK, *_OF_CARDS) if cause.startswith("gpu.") else _WEAK
+    sure = not _is_surer(faults, weak) and limit != POSSIBLE
+    fault = msgspec.structs.replace(fault, sure=sure)
     hit = {each.process for each in joined if each in chosen}
     if len(hit) == 1:
         (process,) = hit
@@ -241,8 +250,8 @@ def _beside(
 
 
 # Whether something went wrong that no sign of this kind explains.
-def _is_surer(faults: Sequence[Fault]) -> bool:
-    return any(fault.sure and not fault.cause.startswith(_WEAK) for fault in faults)
+def _is_surer(faults: Sequence[Fault], weak: tuple[str, ...] = _WEAK) -> bool:
+    return any(fault.sure and not fault.cause.startswith(weak) for fault in faults)
 
 
 def _agreed(fault: Fault, signs: Sequence[_Seen]) -> Fault:

@@ -73,13 +73,20 @@ def decide(told: Told, found: Findings) -> Judgement:
     Evidence that names several jobs, and nothing that says which one is meant, makes nothing sure.
     """
     judgement = _decide(told, found)
-    if judgement.cause.startswith(_ECHOED):
+    if judgement.cause.startswith(_ECHOED) and not _is_seconded(judgement):
         judgement = msgspec.structs.replace(
             judgement, confidence=weaker(judgement.confidence, LIKELY)
         )
     if told.facts is not None or len(told.jobs) < 2:
         return judgement
     return at_most_likely(judgement)
+
+
+# What the kernel, or the card itself, says besides, is a source of its own.
+def _is_seconded(judgement: Judgement) -> bool:
+    return any(
+        fault.sources & {"kernel", "device"} and len(fault.sources) > 1 for fault in judgement.roots
+    )
 
 
 def at_most_likely(judgement: Judgement) -> Judgement:

@@ -35,6 +35,20 @@ _WORDS = {
     "kernel.nvme-timeout": "waited for a disk that did not answer[: {device}]",
     "kernel.thin-full": "had a full storage pool",
     "kernel.ext4-full": "had a full file system[: {device}]",
+    "kernel.gpu-bus-lost": "lost a GPU, which fell off the bus[: {gpu}]",
+    "kernel.gpu-ecc": "had an uncorrectable memory error in a GPU[: {gpu}]",
+    "kernel.gpu-row-remap": "had a GPU with memory that needs a reset or a replacement[: {gpu}]",
+    "kernel.gpu-nvlink": "had an NVLink failure[ of GPU {gpu}]",
+    "kernel.gpu-nvlink-nonfatal": "had errors on an NVLink[ of GPU {gpu}]",
+    "kernel.nvswitch": "had an NVSwitch failure[: {switch}]",
+    "kernel.gpu-gsp": "had a GPU whose system processor did not answer[: {gpu}]",
+    "kernel.gpu-unhealthy": "had a GPU that failed[: {gpu}][, Xid {xid}]",
+    "kernel.gpu-context-switch": "had a GPU that did not switch contexts in time[: {gpu}]",
+    "kernel.gpu-exception": "had a fault in a program's GPU kernel[ on GPU {gpu}]",
+    "kernel.gpu-illegal-access": "had an illegal memory access on a GPU[: {gpu}]",
+    "kernel.gpu-kernel-fault": "had a fault in a program's GPU kernel[ on GPU {gpu}]",
+    "kernel.amdgpu-page-fault": "had an illegal memory access on a GPU[: {gpu}]",
+    "kernel.amdgpu-uncorrected": "had an uncorrectable memory error in a GPU[: {gpu}]",
 }
 # A node is not blocked: a task of it is.
 _OF_A_TASK = "had a task blocked[ for more than {seconds} s][ in {module}][: {command}]"

@@ -21,7 +21,7 @@ KernelEvent = OomKill | Trap | KernelSign | Xid
 # Output without any of these has no kernel's lines in it that matter.
 _QUOTED_WORDS = (b"ill process", b"illed process", b"Kernel panic", b"Hardware Error]: ",
     b"blocked for more than", b"soft lockup", b"hard LOCKUP", b"not responding", b"I/O error, dev",
-    b"was evicted by", b"oom-kill:", b"Oops: ", b"EXT4-fs", b"BUG: ")  # fmt: skip
+    b"was evicted by", b"oom-kill:", b"Oops: ", b"EXT4-fs", b"BUG: ", b"NVRM: ", b"SXid", b"amdgpu")  # fmt: skip
 _NO_ZONE = Zone()
 
 

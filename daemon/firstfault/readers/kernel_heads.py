@@ -15,6 +15,7 @@
 | ``Mon 2026-11-30 15:56:25 UTC HOST kernel: `` | journalctl -o short-full |
 | ``1796054185.423000 HOST kernel: `` | journalctl -o short-unix |
 | ``<4>1 2026-11-30T15:56:25Z HOST kernel - - - `` | RFC 5424 |
+| nothing, or ``kernel: ``, before ``NVRM: `` and ``nvidia-nvswitch0: `` | journalctl -o cat, a cut line |
 
 After the host, another program's name in place of ``kernel`` makes it that program's line.
 """
@@ -81,6 +82,8 @@ _RFC5424 = re.compile(
     r"(?P<host>[\w.:-]{1,253}) (?P<program>[\w.@/-]{1,64}) \S{1,128} \S{1,32} "
     r"(?:-|\[[^\]]{0,400}\]) (?:\ufeff)?(?:\[ {0,12}(?P<seconds>\d{1,12}\.\d{6})\] ?)?"
 )
+# What NVIDIA's drivers say begins with their own names: such lines are passed around without heads.
+_CARDS = ("NVRM: ", "kernel: NVRM: ", "nvidia-nvswitch", "kernel: nvidia-nvswitch")
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 
@@ -110,6 +113,8 @@ def head(raw: str, zone: Zone) -> Head | None:
         start = grep.end()
     if start == 0 and (match := _KMSG.match(raw)):
         return Head(match.end(), None, int(match[3]) / 1e6, writer=_by_level(match[1]))
+    if raw.startswith(_CARDS, start):
+        return Head(start + len("kernel: ") * raw.startswith("kernel: ", start))
     first = raw[start : start + 1]
     if not first.isascii() or not (first.isalnum() or first in ("[", "<")):
         return None
