@@ -28,6 +28,7 @@ def peel(text: str, *, labelled: bool = False) -> Peeled:
         ("[rank: 2] Global seed set", Speaker(rank=2), "Global seed set"),
         ("[default1|17]:step 0", Speaker(local_rank=1, rank=17), "step 0"),
         ("[1,3]<stderr>:step 0", Speaker(rank=3), "step 0"),
+        ("[1,mpirank:3,algo-1]<stderr>:step", Speaker(host="algo-1", rank=3), "step"),
         ("[prterun-n1-77@1,3]<stdout>: step 0", Speaker(rank=3), " step 0"),
         ("[1,3]<stderr>:[rank3]: step 0", Speaker(rank=3), "step 0"),
         ("[pod/job-worker-1/main] step 0", Speaker(host="job-worker-1"), "step 0"),

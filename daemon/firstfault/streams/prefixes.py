@@ -12,6 +12,7 @@ These name their speaker by their form alone; those that only a whole file can t
 | ``[rank3]:[E...``, ``[rank3]:W0825 ...`` | torch's own C++ and Python logs | global rank |
 | ``[rank: 2] `` | Lightning | global rank |
 | ``[1,3]<stderr>:``, ``[name@1,3]<stdout>: `` | mpirun --tag-output, prterun --output tag | job and MPI rank |
+| ``[1,mpirank:3,algo-1]<stderr>:`` | SageMaker, around mpirun's | MPI rank and host |
 | ``[pod/NAME/CONTAINER] `` | kubectl logs --prefix | host (a pod's host name is its name) |
 | ``(RayTrainWorker pid=12, ip=10.0.0.2) `` | Ray | host and process |
 
@@ -41,7 +42,10 @@ _RANK = re.compile(
     r"\[rank(?P<rank>\d{1,7})\]:(?= |\[[A-Z][\d ]|\[\d{4}-\d\d-|[VIWEFC]\d{4} \d\d:|$)(?P<blank> ?)"
 )
 _LIGHTNING = re.compile(r"\[rank: (\d{1,7})\] ")
-_MPI = re.compile(r"\[(?:[\w.-]{1,253}@)?\d{1,9},(\d{1,7})\]<std(?:out|err|diag)>:")
+_MPI = re.compile(
+    r"\[(?:[\w.-]{1,253}@)?\d{1,9},(?:mpirank:)?(\d{1,7})(?:,([A-Za-z][\w.-]{0,252}))?\]"
+    r"<std(?:out|err|diag)>:"
+)
 _RAY = re.compile(
     r"\([A-Za-z_][\w.]{0,100} (?:rank=\d{1,7} )?pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[\w.:-]{1,253}))?\)(?: |$)"
 )
@@ -173,6 +177,7 @@ class Peeler:
         elif (match := _TEE_HOST.match(text, at)) and not match[1].isdigit():
             host, local_rank = _host(match[1]) or host, int(match[2])
         elif match := _MPI.match(text, at):
+            host = _host(match[2]) or host
             if self._layout.launchers:
                 task = int(match[1])
             else:

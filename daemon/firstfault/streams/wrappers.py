@@ -11,6 +11,8 @@
 | ``[pod/NAME/CONTAINER] `` | kubectl logs --prefix, outside of other forms | host |
 | ``Nov 30 12:00:01 node3 python[99]: `` | syslog, journalctl | host and process |
 | ``node3 python[99]: ``, ``stderr: `` | the same without its time; accelerate test | host and process |
+| ``2026-11-30T12:00:01.123456789Z stderr F `` | containerd, CRI-O (/var/log/pods) | nobody |
+| ``> ``, ``# `` | mails and issues that quote, scripts that keep a log as a comment | nobody |
 | ``2026-11-30T12:00:01.123456789Z `` and other times | kubectl --timestamps, docker logs -t, ts | nobody |
 
 What a program prints may look like any of them. A launcher's prefix stands before every line of
@@ -50,6 +52,9 @@ _QUOTED = re.compile(r"std(?:out|err):(?: |$)")
 _STAMP = re.compile(
     rf"(?:\[{_DATE}\](?! (?:[\w.]{{1,128}}: )?\[[A-Z])|(?:{_DATE}|{_SHORT_DATE}))(?: |$)"
 )
+# kubelet's pkg/kubelet/kuberuntime/logs: time, stream, and F or P for a line that is whole or not.
+_CRI = re.compile(rf"{_DATE} std(?:out|err) [FP](?: |$)")
+_REPLY = re.compile(r"(?:> ?|# )(?!>)|#$")
 _LEVELS = frozenset({"CRITICAL", "DEBUG", "ERROR", "FATAL", "INFO", "NOTE", "WARN", "WARNING"})
 # What a worker writes with no head of its own, or an agent or torch with theirs.
 _CHILDS = re.compile(
@@ -112,7 +117,7 @@ def _outermost(lines: list[str], before: list[Wrapper]) -> Wrapper | None:
     worn = {wrapper.regex for wrapper in before}
     if TASK not in worn and has_task_labels(lines):
         return Wrapper(TASK)
-    for regex in (POD, _SYSLOG, _STAMP):
+    for regex in (POD, _SYSLOG, _CRI, _STAMP, _REPLY):
         if regex not in worn and _is_stamped(regex, lines):
             return Wrapper(regex)
     if (
