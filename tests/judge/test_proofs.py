@@ -17,6 +17,8 @@ from tests.diagnosis.case_files import case
         ("t21-exception-record", "ValueError: expected 4 features"),
         ("abort", "Fatal Python error: Aborted"),
         ("live-segfault", "segfault at"),
+        ("t113-disk-save", "inline_container.cc"),
+        ("t113-port", "The server socket has failed to listen"),
         ("oom-4n", "Memory cgroup out of memory: Killed process"),
     ],
 )
@@ -34,6 +36,19 @@ def test_the_first_line_says_why_and_not_only_that_a_process_ended(name: str, wo
 )
 def test_where_nothing_says_why_the_end_itself_is_the_proof(name: str, words: str) -> None:
     assert words in diagnose(case(name)).evidence[0].text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("t24-hang", "Timed out waiting"), ("t24-lightning-killed", "reset by peer")],
+)
+def test_where_no_first_fault_is_known_the_others_words_are_the_evidence(
+    name: str, words: str
+) -> None:
+    verdict = diagnose(case(name))
+
+    assert verdict.initiator.rank is None
+    assert words in verdict.evidence[0].text
 
 
 def test_a_rank_that_lost_its_peer_is_shown_by_its_own_words_from_the_table() -> None:

@@ -259,8 +259,8 @@ def test_a_recorded_exceptions_stack_belongs_to_the_table_and_gives_its_error() 
 
     root = next(event for event in found if isinstance(event, TableEntry) and event.root)
     assert root.error == "ValueError: bad shape"
-    assert root.error_at is not None
-    assert root.error_at.text.strip() == "ValueError: bad shape"
+    assert root.told_at is not None
+    assert root.told_at.text.strip() == "ValueError: bad shape"
     assert root.error_file == "/tmp/x/r_0/attempt_0/2/error.json"
     assert not [event for event in found if isinstance(event, Traceback)]
 
@@ -405,6 +405,13 @@ def test_a_cut_table_without_indent_swallows_nothing() -> None:
     assert [event.message for event in found if isinstance(event, Traceback)] == ["after"]
 
 
+def test_a_signal_is_told_by_the_line_that_names_it() -> None:
+    (root,) = [each for each in entries(table()) if each.root]
+
+    assert root.told_at is not None
+    assert root.told_at.text.strip().startswith("traceback : Signal ")
+
+
 def test_torch_1_9_gives_a_recorded_errors_message() -> None:
     text = (
         "Root Cause:\n[0]:\n  time: 2021-07-01_08:00:00\n  rank: 0 (local_rank: 0)\n"
@@ -415,9 +422,7 @@ def test_torch_1_9_gives_a_recorded_errors_message() -> None:
     found = entries(text)
 
     assert [entry.error for entry in found] == ["ValueError: boom"]
-    assert [entry.error_at.text for entry in found if entry.error_at] == [
-        '  msg: "ValueError: boom"'
-    ]
+    assert [entry.told_at.text for entry in found if entry.told_at] == ['  msg: "ValueError: boom"']
 
 
 RESULT = """\

@@ -30,7 +30,7 @@ from firstfault.signatures import Signature, meaning
 # The agent's grace time is 30 s; tables tell whole seconds.
 _GRACE = dt.timedelta(seconds=29)
 # A process that ends says less than this after its exception.
-_MUCH = 20
+MUCH = 20
 _WORKER_PIDS = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]{1,200})\)")
 _WORKER_SIGNAL = re.compile(
     r"DataLoader worker \(pid \d+\) is killed by signal: ([A-Z][a-z ]{2,30})"
@@ -291,7 +291,7 @@ def is_others(event: object) -> bool:
 # A traceback without torch's word that it was not caught, which need not have ended the process.
 def _is_doubtful(event: object) -> bool:
     return isinstance(event, Traceback) and (
-        is_others(event) or event.mixed or event.cut or event.worked or event.followed > _MUCH
+        is_others(event) or event.mixed or event.cut or event.worked or event.followed > MUCH
     )
 
 
@@ -325,7 +325,7 @@ def _from_table(entry: Happened) -> Happened:
     table = entry.event
     assert isinstance(table, TableEntry)
     kind, message = parse_exception(table.error or "") or ("", table.error or "")
-    place = table.error_at or table.place
+    place = table.told_at or table.place
     event = Traceback(place, table.speaker, table.at, kind, message, (), recorded=True)
     return Happened(event, entry.process, entry.source)
 

@@ -46,7 +46,7 @@ def proof(each: Happened) -> Proof:
     host = each.process.host if each.process else None
     event = each.event
     # A table's entry says most by the exception that it prints.
-    place = (event.error_at if isinstance(event, TableEntry) else None) or event.place
+    place = (event.told_at if isinstance(event, TableEntry) else None) or event.place
     return Proof(place, each.source, host or getattr(each.event, "host", None))
 
 

@@ -21,6 +21,8 @@ from firstfault.model.line import Span
 from firstfault.model.run import Process, Run, Told
 from firstfault.readers import nodelist
 
+# What such a cause rests on where no process is known that failed first.
+_ONLY_SIGNS = {"collective.timeout": ("waited",), "collective.peer-lost": ("peer-lost",)}
 NO_ZONE = "Local times in this evidence carry no time zone: they order events, but are not shown."
 
 
@@ -38,6 +40,9 @@ def assemble(
     confidence = judgement.confidence
     roots = judgement.roots
     lines = proofs.ordered(roots)
+    if not roots:
+        # What is left where the first fault is not in the evidence: its consequences.
+        lines = proofs.of_effects(judgement.effects, _ONLY_SIGNS.get(cause, ()))
     step = _step(judgement, run)
     role = "cause" if cause != "unknown" else "context"
     notes = [*told.notes, *(() if told.zoned else (NO_ZONE,))]

@@ -119,7 +119,7 @@ class TableEntry(msgspec.Struct, frozen=True):
 
     ``root`` is torchelastic's own opinion (first by its poll order). ``host`` is None where
     the table says "localhost". ``error`` is the exception's line, where it prints one;
-    ``error_at`` is where that stands.
+    ``told_at`` is the line that says why: that one, or the signal's.
     """
 
     place: Place
@@ -134,7 +134,7 @@ class TableEntry(msgspec.Struct, frozen=True):
     pid: int
     error_file: str | None = None
     error: str | None = None
-    error_at: Place | None = None
+    told_at: Place | None = None
 
 
 class ClosingSignal(msgspec.Struct, frozen=True):

@@ -21,6 +21,7 @@ _EXIT = re.compile(r"(-?\d{1,6}) \(pid: (\d{1,10})\)\s*(?:\((SIG\w+)\))?\s*$")
 _ERROR_LINE = re.compile(
     r"(?:  )?([A-Za-z_][\w.]{0,200}: .*|(?:[\w.]{1,200}\.)?[A-Z]\w{0,100})$", re.DOTALL
 )
+_SIGNAL = re.compile(r"Signal \d{1,3} \(SIG\w{1,20}\) received by PID ")
 _STACK_LINE = re.compile(r" {4}|\s*File \"")
 _BORDER = re.compile(r"\s*([=*]{20,}|-{20,})\s*$")
 # What no other program writes: with it a table begins whose head was cut off.
@@ -47,7 +48,7 @@ class TableReader:
         self._indented = False
         self._in_stack = False
         self._place: Place | None = None
-        self._error_at: Place | None = None
+        self._told_at: Place | None = None
         self._last: Line | None = None
 
     def feed(self, line: Line, zone: Zone) -> Iterator[TableEntry]:
@@ -123,7 +124,7 @@ class TableReader:
                 # An exception's line follows its stack; a message's further lines do not.
                 if self._in_stack and (error := _ERROR_LINE.match(line.text)):
                     self._fields["error"] = error[1]
-                    self._error_at = line.place
+                    self._told_at = line.place
                 self._in_stack = bool(_STACK_LINE.match(line.text))
             return
         self._in_stack = False
@@ -132,13 +133,13 @@ class TableReader:
         self._indented = line.text[0].isspace()
         if match[1] == "exitcode":
             self._place = line.place
-        elif match[1] == "msg":
-            self._error_at = line.place
+        elif match[1] == "msg" or (match[1] == "traceback" and _SIGNAL.match(match[2])):
+            self._told_at = line.place
 
     def _end(self, zone: Zone) -> Iterator[TableEntry]:
         fields, place, last, mixed = self._fields, self._place, self._last, self._mixed
-        error_at = self._error_at
-        self._fields, self._place, self._error_at, self._mixed = {}, None, None, False
+        told_at = self._told_at
+        self._fields, self._place, self._told_at, self._mixed = {}, None, None, False
         rank = _RANK.match(fields.get("rank", ""))
         status = _EXIT.match(fields.get("exitcode", ""))
         if rank is None or status is None or place is None or last is None or mixed:
@@ -164,7 +165,7 @@ class TableReader:
             pid=int(status[2]),
             error_file=None if error_file in _NO_FILE else error_file,
             error=error,
-            error_at=error_at if error else None,
+            told_at=told_at if error or int(status[1]) < 0 else None,
         )
 
 
