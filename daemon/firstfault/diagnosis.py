@@ -35,7 +35,7 @@ def diagnose(case: Case) -> v.Verdict:
     found = [findings(told, run) for run in told.runs]
     answer = answering(told, found)
     if answer.index is None:
-        confidence = v.CONFIRMED if answer.sure else v.LIKELY
+        confidence = v.CONFIRMED if answer.sure and not told.mixed else v.LIKELY
         return _say(told, None, Judgement("none", confidence, v.UNKNOWN), answer.outcomes)
     run = told.runs[answer.index]
     judgement = decide(told, found[answer.index])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from firstfault.faults.death import Death, is_exception, says_same
+from firstfault.faults.death import MUCH, Death, is_exception, says_same
 from firstfault.faults.effects import is_agents, is_launchers
 from firstfault.faults.exceptions import cause_of, exception_facts, same_key, worth
 from firstfault.faults.processes import proof, with_process
@@ -161,7 +161,9 @@ def _fault(key: str, seen: Sequence[Happened], *, alone: bool) -> Fault:
     cause = cause_of(event, means)
     killed = cause == "worker-killed"
     limit = POSSIBLE if killed else worth(event, sign, cut=all(each.cut for each in seen))
-    if all(isinstance(each.event, Traceback) and each.event.worked for each in seen):
+    if all(
+        isinstance(e.event, Traceback) and (e.event.worked or e.event.followed > MUCH) for e in seen
+    ):
         limit = weaker(limit, LIKELY)
     return Fault(
         cause="process.killed" if killed else cause,

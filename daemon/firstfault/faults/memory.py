@@ -34,6 +34,9 @@ CGROUP = "memory.cgroup-oom"
 HOST = "memory.host-oom"
 # Processes of a job may outlive its recorded end by KillWait and an unkillable step's time-out.
 _GRACE = dt.timedelta(minutes=5)
+# An agent notices the end of its process so soon after it; clocks of one node differ by less.
+_SOON = dt.timedelta(minutes=4)
+_QUARTER = dt.timedelta(minutes=15)
 
 
 def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
@@ -81,6 +84,21 @@ def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
     return faults or _accounted(told, deaths)
 
 
+# A pid is given to many processes, one after another: an agent soon notices the end of its own.
+# Local times without a zone may be some quarters of an hour apart.
+def _is_of_its_time(event: OomKill, owner: Death, told: Told) -> bool:
+    killed, noticed = event.at, owner.noticed_at
+    if owner.worker_pids or killed is None or noticed is None:
+        return True
+    if killed.latest is None or noticed.latest is None:
+        return True
+    apart = abs(noticed.latest - killed.latest)
+    if not told.zoned:
+        apart %= _QUARTER
+        apart = min(apart, _QUARTER - apart)
+    return apart <= _SOON
+
+
 # Each rank's end is known, and none is what an OOM kill does: the victim was none of the job's.
 def _all_died_otherwise(deaths: Sequence[Death]) -> bool:
     return bool(deaths) and all(
@@ -96,6 +114,8 @@ def _is_surely_jobs(event: OomKill, owner: Death | None, told: Told) -> bool:
     if event.job is not None and event.job in told.jobs:
         return owner is not None or in_window(event.at, told)
     if event.boot is not None and event.at is None:
+        return False
+    if owner is not None and not _is_of_its_time(event, owner, told):
         return False
     joined = owner is not None and event.pid in (*owner.process.pids, *owner.worker_pids)
     return joined and owner is not None and owner.process.host == event.host is not None

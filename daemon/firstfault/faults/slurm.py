@@ -146,9 +146,7 @@ def _worth(cause: str, seen: list[Happened], told: Told, run: Run, sources: set[
     if "accounting" in sources or "absent" in sources or len(sources) > 1:
         return CONFIRMED
     stopped = any(
-        isinstance(e.event, StepEnded)
-        or (cause != "slurm.node-fail" and isinstance(e.event, AgentSignalled))
-        or (isinstance(e.event, TaskEnd) and e.event.kind == "signal")
+        isinstance(e.event, StepEnded) or (cause != "slurm.node-fail" and _is_stop(e))
         for e in run.happened
     )
     if cause == "slurm.memory-poll":
@@ -160,10 +158,17 @@ def _worth(cause: str, seen: list[Happened], told: Told, run: Run, sources: set[
         return LIKELY
     if len({(type(e.event), getattr(e.event, "host", None)) for e in seen}) > 1:
         return CONFIRMED
-    last = any(e.last and isinstance(e.event, Cancelled | NodeFailure) for e in seen)
+    last = any(e.last and isinstance(e.event, Cancelled) for e in seen)
     if stopped or last:
         return LIKELY if cause == "slurm.cancelled" else CONFIRMED
     return LIKELY
+
+
+def _is_stop(each: Happened) -> bool:
+    event = each.event
+    return isinstance(event, AgentSignalled) or (
+        isinstance(event, TaskEnd) and event.kind == "signal"
+    )
 
 
 # srun names the node, and so does the controller; else the one node of the job that sent no record

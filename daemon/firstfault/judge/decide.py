@@ -77,7 +77,7 @@ def decide(told: Told, found: Findings) -> Judgement:
         judgement = msgspec.structs.replace(
             judgement, confidence=weaker(judgement.confidence, LIKELY)
         )
-    if told.facts is not None or len(told.jobs) < 2:
+    if not told.mixed and (told.facts is not None or len(told.jobs) < 2):
         return judgement
     return at_most_likely(judgement)
 
@@ -117,7 +117,7 @@ def _decide(told: Told, found: Findings) -> Judgement:
         return _slurm(slurms, rivals, effects, found)
     groups = _groups(others)
     if not groups:
-        return _no_fault(found, effects)
+        return _no_fault(told, found, effects)
     return _process(told, groups, rivals, effects, found)
 
 
@@ -380,7 +380,7 @@ def _unlogged(found: Findings) -> tuple[Effect, ...]:
 
 
 # No fault has a name: perhaps one process alone ended badly, and is the one to look at.
-def _no_fault(found: Findings, effects: list[Effect]) -> Judgement:
+def _no_fault(told: Told, found: Findings, effects: list[Effect]) -> Judgement:
     unnamed = sorted(found.unnamed, key=_by_rank)
     kinds = {effect.kind for effect in effects}
     if not unnamed:
@@ -391,6 +391,8 @@ def _no_fault(found: Findings, effects: list[Effect]) -> Judgement:
     alike = len({fault.key for fault in unnamed}) == 1
     worth = _exit_is_worth(unnamed) if alike else UNKNOWN
     if worth != UNKNOWN:
+        # A rank may end itself so for the loss of a peer, on a node that is silent.
+        worth = weaker(worth, LIKELY) if told.absent else worth
         return Judgement("process.exit", worth, worth, tuple(unnamed), (), tuple(effects))
     who = LIKELY if alike and len(unnamed) == 1 else POSSIBLE
     return Judgement("unknown", UNKNOWN, who, tuple(unnamed), (), tuple(effects), len(unnamed) > 1)

@@ -82,7 +82,8 @@ class Told(msgspec.Struct, frozen=True):
 
     ``kernel`` are the kernel logs that were read, or could not be. ``hosts`` are all
     hosts that the evidence names. ``zoned`` is False when a local time without a zone stood in
-    it: then times order events, but must not be shown as UTC.
+    it: then times order events, but must not be shown as UTC. ``mixed`` is True where the
+    files may be of several jobs.
     """
 
     runs: tuple[Run, ...]
@@ -100,3 +101,4 @@ class Told(msgspec.Struct, frozen=True):
     derived_status: int | None
     zoned: bool
     notes: tuple[str, ...] = ()
+    mixed: bool = False

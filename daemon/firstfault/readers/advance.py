@@ -19,6 +19,8 @@ _NO_ADVANCE = re.compile(r"(?i)error|fail|warn|except|traceback|resum|load|resto
 # So many of one speaker after one failure are kept.
 _FEW = 3
 _MOST = 100_000
+# So many steps after a word of an end tell that the work went on.
+_WORK = 3
 _RECENT = 200
 _SEARCHED = 400
 
@@ -43,6 +45,8 @@ class Advances:
         self.found: list[Advance] = []
         # The last lines before the first end: what they counted is looked at only then.
         self.recent: deque[Line] = deque(maxlen=_RECENT)
+        # The last lines whose number is another than that of their speaker's line before.
+        self._steps: deque[int] = deque(maxlen=_WORK)
         self._seen: dict[Speaker, set[str]] = {}
         self._counts: dict[Speaker, int] = {}
 
@@ -60,12 +64,18 @@ class Advances:
             self._take(line)
         return False
 
+    def went_on(self, offset: int) -> bool:
+        """Whether several steps of work stand behind ``offset``."""
+        return len(self._steps) == _WORK and self._steps[0] > offset
+
     def _take(self, line: Line) -> None:
         last = self._counts.get(line.speaker)
         number = self._count(line)
         if number is None:
             return
         text = line.text[:_SEARCHED]
+        if number != last:
+            self._steps.append(line.place.offset)
         back = last is not None and number < last and number * 2 <= last
         seen = self._seen.setdefault(line.speaker, set())
         if back or (len(seen) < _FEW and text not in seen):
@@ -74,10 +84,16 @@ class Advances:
                 self.found.append(Advance(line.speaker, line.place.offset, text, back))
 
     def _count(self, line: Line) -> int | None:
-        text = line.text[:_SEARCHED]
-        match = None if text[:1].isspace() else _ADVANCE.search(text)
-        if match is None or _NO_ADVANCE.search(text):
-            return None
-        number = int(match[1] or match[2])
-        self._counts[line.speaker] = number
+        number = advanced_to(line.text)
+        if number is not None:
+            self._counts[line.speaker] = number
         return number
+
+
+def advanced_to(text: str) -> int | None:
+    """The number of the step that a line of work tells, None for any other line."""
+    text = text[:_SEARCHED]
+    match = None if text[:1].isspace() else _ADVANCE.search(text)
+    if match is None or _NO_ADVANCE.search(text):
+        return None
+    return int(match[1] or match[2])

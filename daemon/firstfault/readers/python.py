@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from firstfault.model.event import Frame, TornTraceback, Traceback
 from firstfault.model.line import Line, Place, Speaker
 from firstfault.readers import stack_lines
+from firstfault.readers.advance import advanced_to
 from firstfault.readers.boxes import BoxReader, box_title
 from firstfault.readers.groups import GROUP_HEADER, GroupReader
 from firstfault.readers.knots import frames_of_each
@@ -21,6 +23,8 @@ _DEEPEST = 4_000
 _MOST_STRAYS = 8
 _MOST_STRAYS_IN_KNOT = 40
 _MOST_MORE = 20
+# So many steps of work after an exception tell that its process may have gone on.
+_WORK = 3
 # What a pool prints around the traceback of its process.
 _QUOTED = '"""'
 
@@ -43,6 +47,8 @@ class TracebackReader:
         self._message: End | None = None
         self._lead = ""
         self._said = 0
+        self._step: int | None = None
+        self._steps: deque[int] = deque(maxlen=_WORK)
         self._marks: dict[Place, int] = {}
         self._torn: tuple[Reading, int] | None = None
 
@@ -76,6 +82,15 @@ class TracebackReader:
             and not stack_lines.is_shutdown(text)
         ):
             self._said += 1
+            step = advanced_to(text)
+            if step is not None and step != self._step:
+                self._step = step
+                self._steps.append(self._said)
+
+    def worked(self, place: Place) -> bool:
+        """Whether several steps of work followed the exception at ``place``."""
+        mark = self._marks.get(place, self._said)
+        return len(self._steps) == _WORK and self._steps[0] > mark
 
     def followed(self, place: Place) -> int:
         """How many of the stream's own lines have followed the exception at ``place``."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from firstfault.model.case import Case
-from firstfault.model.event import Cancelled, EndFacts, OomNoticed
+from firstfault.model.event import Cancelled, EndFacts, NodeFailure, OomNoticed, TaskEnd
 from firstfault.model.run import Happened, Told
 from firstfault.model.slurm import JobFacts
 from firstfault.readers import nodelist
@@ -27,6 +27,7 @@ from firstfault.runs.reading import (
 from firstfault.runs.splitting import launches
 
 T = TypeVar("T")
+_ANOTHERS = "The output names no node of the job that accounting tells of: it may be another job's."
 _CLASH = "Several steps place the same task on different hosts: hosts are left open."
 
 
@@ -38,6 +39,9 @@ def told(case: Case) -> Told:
     nodes = _nodes(facts, ends)
     reads, notes = of_the_job(reads, facts, ends)
     reads = [with_slurms_names(each, nodes) for each in reads]
+    mixed = _is_anothers(reads, nodes)
+    if mixed:
+        notes.append(_ANOTHERS)
     known = named_hosts(reads, nodes)
     reads = [of_folder(each, known) for each in reads]
     own = {facts.id, facts.raw_id} if facts else {end.job for end in ends}
@@ -65,7 +69,20 @@ def told(case: Case) -> Told:
         derived_status=_first(end.derived_status for end in ends),
         zoned=all(each.zoned for each in reads),
         notes=tuple(notes),
+        mixed=mixed,
     )
+
+
+# srun and slurmstepd name nodes as accounting does: where none of those is the job's, the output is
+# another job's.
+def _is_anothers(reads: Iterable[Read], nodes: Sequence[str]) -> bool:
+    named = {
+        event.host
+        for each in reads
+        for event in each.events
+        if isinstance(event, Cancelled | TaskEnd | NodeFailure) and event.host
+    }
+    return bool(nodes and named) and not named & set(nodes)
 
 
 def _jobs(happened: Iterable[Happened], facts: JobFacts | None) -> frozenset[str]:
