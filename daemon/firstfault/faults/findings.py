@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from firstfault.faults.card_words import with_card_words
 from firstfault.faults.death import Death, deaths, with_kernel_words
 from firstfault.faults.effects import launcher_and_slurm
 from firstfault.faults.interruption import interruption
@@ -22,7 +23,7 @@ from firstfault.faults.tasks import killed_launchers, of_tasks
 from firstfault.model.event import OomKill, Sign, Trap
 from firstfault.model.fault import Effect, Fault, Findings, Proof
 from firstfault.model.run import Happened, Process, Run, Told
-from firstfault.model.verdict import LIKELY, ExceptionFacts, weaker
+from firstfault.model.verdict import CONFIRMED, LIKELY, ExceptionFacts, weaker
 from firstfault.signatures import EFFECTS
 
 
@@ -63,12 +64,13 @@ def findings(told: Told, run: Run) -> Findings:
         effects = [effect for effect in effects if effect.process not in own]
     if not named and not faults:
         faults += interruption(told, run, ends)
-    faults = _with_shared_memory(faults)
+    faults = with_card_words(run, _with_shared_memory(faults))
     if not named:
         faults = _with_useless_work(faults)
+    faults = _with_doubts(run, faults)
     wrong = bool(faults or named or effects)
     faults = with_kernel_signs(told, run, ends, faults, wrong=wrong)
-    if not named and not any(fault.sure for fault in faults):
+    if not named and not any(f.sure and not f.cause.startswith("rendezvous.") for f in faults):
         faults += killed_launchers(run)
     if not (faults or named or any(e.process is not None for e in effects) or loose.effects):
         faults, tasks = of_tasks(run)
@@ -213,8 +215,29 @@ def _signs(rest: Sequence[Happened], *, aborts: bool) -> list[Fault]:
             sources=frozenset({"rank"}),
             proofs=tuple(dict.fromkeys(proof(each) for each in found[:3])),
             sure=False,
+            limit=weaker(LIKELY if means.startswith("slurm.") else CONFIRMED, *_at_most(found)),
         )
         for means, found in sorted(seen.items())
+    ]
+
+
+def _at_most(found: Sequence[Happened]) -> list[str]:
+    return [each.event.at_most for each in found if isinstance(each.event, Sign)]
+
+
+# What a program raises after it went on from another error may be that one's.
+def _with_doubts(run: Run, faults: list[Fault]) -> list[Fault]:
+    began: dict[str, int] = {}
+    for each in run.happened:
+        if _means(each) == "recovered":
+            place = each.event.place
+            began[place.document] = min(began.get(place.document, place.offset), place.offset)
+    return [
+        msgspec.structs.replace(fault, limit=weaker(fault.limit, LIKELY))
+        if fault.cause == "python.exception"
+        and any(began.get(e.place.document, e.place.offset) < e.place.offset for e in fault.proofs)
+        else fault
+        for fault in faults
     ]
 
 

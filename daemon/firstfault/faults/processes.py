@@ -231,6 +231,8 @@ def _signal_fault(
     # one line of an agent is all there is.
     lone = len(death.exits) < 2 and not (around.task_ended or death.fatal or death.traps)
     doubt = (number == 6 and around.aborting) or (number == 9 and bool(death.kills)) or lone
+    # A fatal error may be of a process that the rank started: its own end, or the kernel, tells.
+    doubt = doubt or (exit_signal(death.exit_code) != number and not death.traps)
     finished = [e for e in signs if _means(e) == "finished"] or around.finished_in(death)
     narrower = [e for e in signs if (_means(e) or "").startswith(NARROWER)]
     if narrower and number in (6, 11):
