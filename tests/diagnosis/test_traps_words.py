@@ -117,3 +117,42 @@ def test_a_loss_of_nan_is_not_surely_why_a_rank_ended_itself() -> None:
     verdict = made.judged(made.console(NAN, made.noticed(0, 700, 1), made.table((0, 0, 1, 700))))
 
     assert sure_cause(verdict) is None
+
+
+CUDA = "CUDA out of memory. Tried to allocate 2.00 GiB"
+
+
+def test_an_error_of_memory_that_the_program_went_on_after_is_no_cause() -> None:
+    words = f"WARNING | fairseq.trainer | OOM: Ran out of memory with exception: {CUDA}"
+    verdict = made.judged(made.console([words, *losses("2.5", "2.4")]))
+
+    assert verdict.cause.id in ("unknown", "none")
+
+
+def test_what_is_raised_after_a_batch_was_skipped_is_not_surely_the_first_fault() -> None:
+    skipped = "| WARNING: ran out of memory, skipping batch"
+    error = "AttributeError: 'NoneType' object has no attribute 'data'"
+    verdict = made.judged(made.console([skipped, *made.raised(error)]))
+
+    assert sure_cause(verdict) is None
+
+
+def test_a_bare_killed_is_possibly_what_ended_a_job_of_which_nothing_else_is_told() -> None:
+    verdict = made.judged(made.console(["epoch 3 loss 0.4", "Killed"]))
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("process.killed", v.POSSIBLE)
+
+
+def test_a_bare_killed_before_an_exception_tells_nothing() -> None:
+    verdict = made.judged(made.console(["Killed", *made.raised(DIVIDED)]))
+
+    assert verdict.cause.id == "python.exception"
+
+
+def test_submitits_word_of_a_preemption_is_not_surely_slurms() -> None:
+    words = "submitit WARNING (2026-11-30 10:00:00,123) - Caught signal SIGUSR2 on c1: this job is preempted."
+    verdict = made.judged(
+        made.console([words], made.cancelled("JOB 500", "c1", " DUE TO JOB REQUEUE"))
+    )
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("slurm.preempted", v.LIKELY)

@@ -89,8 +89,7 @@ def findings(told: Told, run: Run) -> Findings:
 def _with_useless_work(faults: list[Fault]) -> list[Fault]:
     if len(faults) != 1 or faults[0].cause != "training.nan" or faults[0].sure:
         return faults
-    limit = weaker(faults[0].limit, LIKELY)
-    return [msgspec.structs.replace(faults[0], sure=True, limit=limit)]
+    return [msgspec.structs.replace(faults[0], sure=True, limit=LIKELY)]
 
 
 # Where /dev/shm is full, one process is told so and another dies of SIGBUS as it writes there.

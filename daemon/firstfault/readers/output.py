@@ -147,8 +147,6 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
     found += tracebacks.feed(line)
     found += stream.fatal.feed(line)
     stream.metrics.feed(line)
-    if size := world_size(line):
-        found.append(size)
     if not ranks and (said := _of_system(line, stream, zone)):
         found += said
         stream.launched = line.place.offset
@@ -161,6 +159,8 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
             found.append(Sign(line.place, line.speaker, sign.id, sign.means, sign.at_most))
     elif not found and not tracebacks.inside and (bare := _bare_exception(line)):
         found.append(bare)
+    if size := world_size(line):
+        found.append(size)
     return found
 
 

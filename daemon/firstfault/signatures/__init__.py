@@ -8,7 +8,7 @@ against a line without its prefixes) or "kernel" (matched against a kernel's mes
 fault of another would look like: "peer-lost" (a peer went away), "waited" (a peer did not come
 in time), "stopped" (told to stop), "launcher" (the launcher's own report of its workers),
 "worker-killed" (a DataLoader worker was killed), "finished" (the program said that its
-work was done) · ``samples`` and ``near_misses``: what must and
+work was done), "recovered" (it said that it went on after an error) · ``samples`` and ``near_misses``: what must and
 must not match · ``narrower_than``: the ids of those that may match the same text and then do not
 count · ``at_most``: how sure a verdict by these words alone may be ("confirmed", "likely" or
 "possible"), for words that something else may say too · ``reference``: where the format comes

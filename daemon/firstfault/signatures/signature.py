@@ -7,7 +7,9 @@ import tomllib
 
 import msgspec
 
-EFFECTS = frozenset({"peer-lost", "waited", "stopped", "launcher", "worker-killed", "finished"})
+EFFECTS = frozenset(
+    {"peer-lost", "waited", "stopped", "launcher", "worker-killed", "finished", "recovered"}
+)
 TARGETS = ("exception", "line", "kernel")
 AT_MOST = ("confirmed", "likely", "possible")
 
