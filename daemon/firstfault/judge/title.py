@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from firstfault.judge.node_words import limit_words, node_words
-from firstfault.model.fault import Fault
+import re
+from collections.abc import Sequence
 
-_SIGNALS = {
-    "process.abort-at-exit": "crashed while shutting down, after its work was done",
-    "process.segfault": "died of a segmentation fault (SIGSEGV)",
-    "process.abort": "aborted (SIGABRT)",
-    "process.bus-error": "died of a bus error (SIGBUS)",
-}
-_SILENT = {
-    "process.left-early": "ended with success while the others still needed it",
-    "collective.timeout": "did not arrive at a collective; the others waited in vain",
-    "collective.peer-lost": "was lost to the others; its own words are not in the evidence",
-}
-# What befell the launchers before any rank had begun; whole sentences.
-_AGENTS = {
-    "rendezvous.timeout": "Not all agents joined the rendezvous in time",
-    "rendezvous.connect": "The rendezvous host could not be reached",
-    "rendezvous.port-in-use": "The port of the rendezvous or of its store was taken",
-}
+import msgspec
+
+from firstfault.judge.card_words import card_words
+from firstfault.judge.named import named
+from firstfault.judge.node_words import limit_words, node_words
+from firstfault.judge.phrases import GPU, phrase, plural, raised, refusal, waiting
+from firstfault.model.fault import Fault
+from firstfault.readers import nodelist
+
+_SIGNALS = frozenset(
+    {"process.abort-at-exit", "process.segfault", "process.abort", "process.bus-error"}
+)
 # What could not be started; %s is the program, the folder or the file, where it is known.
 _NOT_STARTED = {
     "command": "The command %s was not found",
@@ -37,85 +32,124 @@ _NOT_STARTED = {
     "container": "The container could not be started",
     "batch": "Slurm could not start the batch script",
 }
-# Where no process is known that failed first.
-_ROOTLESS = {
-    "collective.timeout": "Ranks waited in vain in a collective; no evidence tells for whom",
-    "collective.peer-lost": "Ranks lost a peer; what became of it is not in the evidence",
-}
-# A title stays one line: an exception's message is cut here.
-_LONGEST_MESSAGE = 160
+_RENDEZVOUS = frozenset({"rendezvous.timeout", "rendezvous.connect", "rendezvous.port-in-use"})
+# A task that srun names: of which ranks, nothing tells.
+_TASK = re.compile(r"\bsrun: error: \S{1,255}: task (\d{1,7}): ")
 _LONGEST_NAME = 80
 
 
-def title(cause: str, roots: tuple[Fault, ...], *, unordered: bool, sure: bool) -> str:
+def title(
+    cause: str,
+    roots: tuple[Fault, ...],
+    *,
+    unordered: bool,
+    sure: bool,
+    texts: Sequence[str] = (),
+) -> str:
     """The title of a verdict; ``roots`` as in `firstfault.judge.decide.Judgement`.
 
-    ``sure`` is False where the verdict is not confirmed.
+    ``sure`` is False where the verdict is not confirmed; ``texts`` are the lines that it quotes.
     """
     if cause == "none":
         return "No failure: the job succeeded" if sure else "No sign of a failure in this evidence"
-    if not roots and cause in _ROOTLESS:
-        return _ROOTLESS[cause]
+    if not roots and cause == "collective.timeout":
+        return f"Ranks waited{waiting(texts)} in vain for others; no evidence tells for whom"
+    if not roots and cause == "collective.peer-lost":
+        return "Ranks lost a peer; what became of it is not in the evidence"
     if cause == "unknown" or not roots:
         return _unknown(roots)
     if cause.startswith("slurm."):
         return _slurm(cause, roots[0])
-    if cause in _AGENTS and roots[0].process is None:
-        return _AGENTS[cause]
-    if roots[0].process is None and not unordered and (said := node_words(roots[0])):
-        return f"{f'Node {roots[0].host}' if roots[0].host else 'A node'} {said}"
-    who = _victim(_who(roots, unordered), dict(roots[0].facts))
-    return f"{who} {predicate(cause, roots[0])}"
+    if cause in _RENDEZVOUS and roots[0].process is None:
+        return _rendezvous(cause, texts)
+    many = len(roots) > 1 and not unordered
+    said = predicate(cause, roots[0], texts)
+    if many and roots[0].exception is None:
+        said = plural(said)
+    return f"{_subject(cause, roots, unordered, texts)} {said}"
 
 
-def predicate(cause: str, fault: Fault) -> str:
+def predicate(cause: str, fault: Fault, texts: Sequence[str] = ()) -> str:
     """What happened to a process, to stand after its name; a whole sentence for Slurm's causes."""
     facts = dict(fault.facts)
     if cause.startswith("slurm."):
         return _slurm(cause, fault)
-    if said := node_words(fault):
+    if said := node_words(fault) or card_words(fault):
         return said
-    if cause == "memory.cgroup-oom":
-        limit = _mebibytes(facts.get("limit_kb"))
-        whose = limit_words(fault)
-        full = f"{whose} memory limit ({limit}) was full" if limit else "a memory limit was full"
-        return f"was killed by the kernel: {full}"
-    if cause == "memory.host-oom" and "killer" in facts:
-        return f"was ended by {facts['killer']}: the node was short of memory"
-    if cause == "memory.host-oom" and "kernel" not in fault.sources:
-        return "was killed: the node was short of memory"
-    if cause == "memory.host-oom":
-        return "was killed by the kernel: the node was out of memory"
-    if cause == "process.killed":
-        return "was killed (SIGKILL); nothing tells who sent it"
+    if cause in ("memory.cgroup-oom", "memory.host-oom"):
+        return _out_of_memory(cause, fault)
     if cause == "process.fatal-signal" and "signal" in facts:
         return f"died of {facts['signal']}"
     if cause in _SIGNALS:
         library = f" in {facts['library']}" if "library" in facts else ""
         at = f", in {facts['frame']}" if "frame" in facts else ""
-        return f"{_SIGNALS[cause]}{library}{at}"
-    if cause in _AGENTS and fault.process is None:
-        return _AGENTS[cause]
-    if fault.exception is not None:
-        kind = (fault.exception.type or "an exception").rpartition(".")[2]
-        message = (fault.exception.message or "").strip().split("\n")[0]
-        short = message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}…"
-        return f"raised {kind}" + (f": {short}" if short else "")
-    if cause in _SILENT:
-        return _SILENT[cause]
+        return f"{phrase(cause)}{library}{at}"
+    if cause in _RENDEZVOUS and fault.process is None:
+        return _rendezvous(cause, texts)
+    if fault.exception is not None and "worker" not in facts:
+        kind, message = fault.exception.type, fault.exception.message
+        return raised(cause, kind or "an exception", message or "")
+    if cause == "collective.timeout":
+        return f"{phrase(cause)}; the others waited{waiting(texts)} in vain"
     if cause == "process.interrupted" and "signal" in facts:
-        return f"was told to stop from outside ({facts['signal']})"
+        return f"{phrase(cause)} ({facts['signal']})"
     if cause == "process.exit" and "exit_code" in facts:
         return f"ended itself with exit code {facts['exit_code']} and left no reason"
-    if "exit_code" in facts:
-        return f"ended with exit code {facts['exit_code']} ({cause})"
-    return f"shows signs of {cause}"
+    if cause in GPU and fault.process is None and "kernel" in fault.sources:
+        return GPU[cause]
+    return phrase(cause) + _detail(cause, texts)
 
 
-def happened(cause: str, fault: Fault) -> str:
-    """What happened, to stand after a rank's name: to the process itself or to its worker."""
-    told = predicate(cause, fault)
-    return f"had a DataLoader worker that {told}" if "worker" in dict(fault.facts) else told
+# What the first line adds: the words of a refusal, the file that it names.
+def _detail(cause: str, texts: Sequence[str]) -> str:
+    first = texts[0] if texts else ""
+    if cause == "python.arguments":
+        found = refusal(first)
+        return f": {found[1]}" if found else ""
+    path = named(first).get("path", "") if cause.startswith("storage.") else ""
+    return f": {path}" if 0 < len(path) <= _LONGEST_NAME else ""
+
+
+def _out_of_memory(cause: str, fault: Fault) -> str:
+    facts = dict(fault.facts)
+    if cause == "memory.cgroup-oom":
+        limit = _mebibytes(facts.get("limit_kb"))
+        whose = limit_words(fault)
+        full = f"{whose} memory limit ({limit}) was full" if limit else "a memory limit was full"
+        return f"was killed by the kernel: {full}"
+    if "killer" in facts:
+        return f"was ended by {facts['killer']}: the node was short of memory"
+    if "kernel" in fault.sources:
+        return "was killed by the kernel: the node was out of memory"
+    return phrase(cause)
+
+
+def _rendezvous(cause: str, texts: Sequence[str]) -> str:
+    facts: dict[str, str] = {}
+    for text in texts:
+        facts = {**named(text), **facts}
+    port = facts.get("port")
+    if cause == "rendezvous.timeout":
+        return "Not all agents joined the rendezvous in time"
+    if cause == "rendezvous.port-in-use":
+        return (
+            f"{f'Port {port}' if port else 'The port'} of the rendezvous or of its store was taken"
+        )
+    host = f" {facts['rdzv_host']}" if "rdzv_host" in facts else ""
+    return f"The rendezvous host{host} could not be reached"
+
+
+def happened(fault: Fault) -> str:
+    """What happened, to stand after a rank's or a host's name; a sentence where no rank is known."""
+    cause = fault.cause
+    texts = [each.place.text for each in fault.proofs]
+    told = predicate(cause, fault, texts)
+    if fault.process is not None:
+        return f"had a DataLoader worker that {told}" if "worker" in dict(fault.facts) else told
+    if cause.startswith("slurm.") or cause in _RENDEZVOUS or (node_words(fault) and fault.host):
+        return told
+    who = _subject(cause, (msgspec.structs.replace(fault, host=None),), False, texts)
+    return f"{who[0].lower()}{who[1:]} {told}"
 
 
 def _slurm(cause: str, fault: Fault) -> str:
@@ -162,23 +196,42 @@ def _unknown(roots: tuple[Fault, ...]) -> str:
     return "The evidence does not tell what failed first"
 
 
+# Who it happened to, to stand before the verb.
+def _subject(cause: str, roots: tuple[Fault, ...], unordered: bool, texts: Sequence[str]) -> str:
+    first = roots[0]
+    if first.process is not None or unordered:
+        who = _who(roots, unordered)
+        if "worker" not in dict(first.facts):
+            return who
+        workers = "DataLoader workers" if len(roots) > 1 else "A DataLoader worker"
+        return f"{workers} of {who[0].lower()}{who[1:]}"
+    on = f" on {first.host}" if first.host else ""
+    if node_words(first):
+        if len(roots) > 1:
+            return f"{len(roots)} nodes ({nodelist.fold([f.host for f in roots if f.host])})"
+        return f"Node {first.host}" if first.host else "A node"
+    if cause in GPU and "kernel" in first.sources:
+        return f"A GPU of {first.host}" if first.host else "A GPU"
+    if cause == "process.interrupted" and "agent" in first.sources:
+        return f"The job's launcher{on}"
+    if cause == "python.arguments" and texts and (found := refusal(texts[0])):
+        return f"{found[0]}{on}"
+    if texts and (task := _TASK.search(texts[0])):
+        return f"Task {task[1]}{on}"
+    return _who(roots, unordered)
+
+
 def _who(roots: tuple[Fault, ...], unordered: bool) -> str:
     first = roots[0]
     rank = first.process.rank if first.process else None
     on = f" on {first.host}" if first.host else ""
-    if unordered or rank is None:
-        task = f" on {first.host}" if first.host else ""
-        return f"A process{task}" if not unordered else "One of several ranks"
+    if unordered:
+        return "One of several ranks"
+    if rank is None:
+        return f"A process{on}"
     if len(roots) > 1:
-        count = len(roots)
-        return f"{count} ranks (rank {rank}{on} is the lowest)"
+        return f"{len(roots)} ranks (rank {rank}{on} is the lowest)"
     return f"Rank {rank}{on}"
-
-
-def _victim(who: str, facts: dict[str, str]) -> str:
-    if "worker" in facts:
-        return f"A DataLoader worker of {who[0].lower()}{who[1:]}"
-    return who
 
 
 def _mebibytes(kilobytes: str | None) -> str | None:

@@ -55,6 +55,7 @@ def assemble(
                 roots,
                 unordered=judgement.unordered,
                 sure=confidence == v.CONFIRMED,
+                texts=[each.place.text for each in lines],
             ),
             narrowed(told, judgement, domain),
             confidence,
@@ -251,7 +252,7 @@ def _chain(
                 span.latest if span else None,
                 fault.host,
                 fault.process.rank if fault.process else None,
-                happened(fault.cause, fault),
+                happened(fault),
                 role,
                 index,
             )

@@ -1,0 +1,76 @@
+"""A verdict's title says in one line who it was and what happened."""
+
+from __future__ import annotations
+
+import pytest
+
+from firstfault.diagnosis import diagnose
+from firstfault.judge.title import happened
+from firstfault.model.fault import Fault
+from tests.diagnosis.case_files import NAMES, case
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_title_is_one_line_and_never_a_causes_id(name: str) -> None:
+    verdict = diagnose(case(name))
+    title = verdict.cause.title
+
+    assert "\n" not in title
+    assert len(title) < 260
+    assert (
+        verdict.cause.id == "unknown" or verdict.cause.id == "none" or verdict.cause.id not in title
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("hang", "Rank 2 on n2 did not arrive at a collective; the others waited 20 s in vain"),
+        ("t24-hang", "Ranks waited 10 s in vain for others; no evidence tells for whom"),
+        ("t113-agent-sigint", "The job's launcher was told to stop from outside (SIGINT)"),
+        ("t24-abort-at-exit", "Rank 1 on n1 crashed while shutting down, after its work was done"),
+        (
+            "t213-abort-at-exit",
+            "2 ranks (rank 0 on n1 is the lowest) crashed while shutting down, after their work was"
+            " done",
+        ),
+        ("t113-shm", "A DataLoader worker of rank 1 on n2 ran out of shared memory (/dev/shm)"),
+        (
+            "t24-arguments",
+            "Rank 0 on n1 refused its command line or configuration: unrecognized arguments: "
+            "--learning-rate 0.1",
+        ),
+        (
+            "t27-launcher-arguments",
+            "torchrun refused its command line or configuration: unrecognized arguments: "
+            "--rdzv-endpont=n1:29500",
+        ),
+        ("t113-unresolvable", "The rendezvous host gpu-head.invalid could not be reached"),
+        ("t113-port", "Port 29500 of the rendezvous or of its store was taken"),
+        ("s24-agent-killed", "Task 1 on n2 was killed (SIGKILL); nothing tells who sent it"),
+        (
+            "t27-no-script",
+            "2 ranks (rank 0 on n1 is the lowest) did not find a file that it needs: "
+            "/home/alice/train/trian.py",
+        ),
+        (
+            "t113-interface",
+            "2 ranks (rank 0 on n1 is the lowest) raised RuntimeError: Unable to find address for: "
+            "ib7",
+        ),
+    ],
+)
+def test_a_title_holds_the_facts_of_its_case(name: str, title: str) -> None:
+    assert diagnose(case(name)).cause.title == title
+
+
+def test_what_a_gpu_suffered_is_said_of_the_gpu_where_no_process_is_known() -> None:
+    lost = Fault("gpu.bus-lost", "x", host="c3", sources=frozenset({"kernel"}))
+
+    assert happened(lost) == "a GPU fell off the bus or does not answer"
+
+
+def test_a_step_of_the_time_line_without_a_rank_says_who() -> None:
+    told = Fault("process.interrupted", "x", sources=frozenset({"agent"}))
+
+    assert happened(told) == "the job's launcher was told to stop from outside"
