@@ -48,12 +48,28 @@ def test_the_answer_comes_first():
     ]
 
 
-def test_a_raw_line_is_cut_to_the_width_with_an_ellipsis():
-    lines = text.render(examples.CGROUP_OOM, width=80).splitlines()
-    raw = next(line for line in lines if line.startswith("6,604"))
+def quoting(raw):
+    line = v.Evidence("cause", "job output", "n1", "n1.log", 1, 0, raw)
+    return text.render(
+        v.Verdict(job=v.Job(), cause=examples.NONE.cause, evidence=(line,)), width=80
+    )
 
-    assert len(raw) == 80
-    assert raw.endswith("…")
+
+def test_a_raw_line_is_wrapped_so_that_its_end_is_seen():
+    raw = "E1130 torch/distributed/elastic/multiprocessing/api.py:1002] " * 3 + "exitcode: -9"
+    rows = quoting(raw).splitlines()[2:]
+    end = next(k for k, row in enumerate(rows) if row.startswith("(job output"))
+
+    assert " ".join(row.strip() for row in rows[:end]) == raw
+    assert all(row.startswith("  ") for row in rows[1:end])
+
+
+def test_a_very_long_raw_line_is_cut_with_an_ellipsis():
+    rows = quoting("x" * 900).splitlines()[2:]
+
+    assert [len(row) for row in rows[:5]] == [80] * 5
+    assert rows[4].endswith("…")
+    assert rows[5].startswith("(job output")
 
 
 def test_wide_characters_count_as_two_cells():

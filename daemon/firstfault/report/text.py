@@ -1,7 +1,7 @@
 """The report for a terminal: the answer in its first lines, then what supports it.
 
-The same verdict and width give the same bytes. No line is wider than the width; evidence is
-cut to it, everything else is wrapped. Nothing of the input can reach the terminal as a control.
+The same verdict and width give the same bytes. No line is wider than the width: all is wrapped, and
+of a quoted line the first rows are shown (what says why often stands at its end). Nothing of the input can reach the terminal as a control.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from firstfault.report.sections import Fact, Limits, Listing, Outline, Quote
 
 LIMITS = Limits(items=10, quote=1000, phrase=500)
 _LEAST_WIDTH = 40
+# How many rows of a quoted line are shown: of the one that proves it, and of others.
+_PROOF_ROWS, _QUOTE_ROWS = 5, 3
 _PLAIN, _BOLD, _FAINT = "", "1", "2"
 _TONE = {"failure": "1;31", "unknown": "1;33", "success": "1;32"}
 
@@ -48,7 +50,7 @@ def _answer(said: Outline, width: int) -> Iterator[Line]:
     yield from _wrapped(said.headline, width, style=_TONE[said.tone])
     yield from _wrapped(" · ".join((said.where, *said.sureness)), width, style=_BOLD)
     if said.proof is not None:
-        yield _fit(said.proof.text, width), _PLAIN
+        yield from _raw(said.proof.text, width, "", _PROOF_ROWS)
         yield from _wrapped(f"({said.proof.place})", width, style=_FAINT)
 
 
@@ -169,7 +171,7 @@ def _quotes(title: str, quotes: Listing[Quote], width: int) -> Iterator[Line]:
 
 def _quote(quote: Quote, width: int, lead: str) -> Iterator[Line]:
     yield from _wrapped(quote.place, width, lead, style=_FAINT)
-    yield lead + _fit(quote.text, width - len(lead)), _PLAIN
+    yield from _raw(quote.text, width, lead, _QUOTE_ROWS)
 
 
 def _items(title: str, listing: Listing[str], width: int, mark: str) -> Iterator[Line]:
@@ -202,9 +204,24 @@ def _title(title: str, width: int) -> Iterator[Line]:
     yield from _wrapped(title, width, style=_BOLD)
 
 
-def _fit(text: str, width: int) -> str:
-    """``text`` in one line of at most ``width`` cells, cut with an ellipsis."""
-    return text if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
+def _raw(text: str, width: int, lead: str, most: int) -> Iterator[Line]:
+    """A quoted line in at most ``most`` rows, further ones indented; cut with an ellipsis."""
+    start = lead
+    for row in range(1, most + 1):
+        cells = width - len(start)
+        if cell_len(text) <= cells:
+            yield start + text, _PLAIN
+            return
+        if row == most:
+            yield start + set_cell_size(text, cells - 1) + "…", _PLAIN
+            return
+        piece, text = _split_at(text, cells)
+        # Rather between words, where one ends in the row's second half.
+        blank = piece.rfind(" ", len(piece) // 2)
+        if blank > 0 and not text.startswith(" "):
+            piece, text = piece[:blank], piece[blank:] + text
+        yield start + piece, _PLAIN
+        text, start = text.lstrip(" "), f"{lead}  "
 
 
 def _wrapped(
