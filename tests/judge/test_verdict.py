@@ -43,6 +43,16 @@ def test_a_silent_node_leaves_the_number_of_ranks_open() -> None:
     assert verdict.coverage[-1].note == "no record came from this node"
 
 
+@pytest.mark.parametrize("name", ["t24-hang", "s113-torchrun-oom", "s113-array"])
+def test_ranks_that_may_not_be_all_are_not_counted_as_the_jobs(name: str) -> None:
+    assert diagnose(case(name)).job.ranks is None
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("t24-kill-self", 2), ("exc", 6), ("live-oom-4n", 8)])
+def test_the_jobs_ranks_are_counted_where_all_are_seen(name: str, ranks: int) -> None:
+    assert diagnose(case(name)).job.ranks == ranks
+
+
 def test_a_node_failed_before_slurm_noticed_it() -> None:
     first = diagnose(case("live-node-fail")).chain[0]
 

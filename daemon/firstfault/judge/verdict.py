@@ -96,8 +96,9 @@ def job(told: Told, run: Run | None) -> v.Job:
     )
 
 
-# How many ranks there were: what agents or the program say, all numbers seen, or as many processes on each of the job's nodes;
-# not while one of the nodes is silent.
+# How many ranks there were: what agents or the program say; else all numbers seen, or as many
+# processes on each of the job's nodes. A rank alone is seldom all, and nodes have equally many; not
+# while one of the nodes is silent.
 def _world_size(told: Told, run: Run | None) -> int | None:
     roster = run.roster if run else ()
     ranks = {process.rank for process in roster if process.rank is not None}
@@ -106,14 +107,15 @@ def _world_size(told: Told, run: Run | None) -> int | None:
         return said
     if told.absent or not set(told.nodes) <= {process.host for process in roster}:
         return None
-    if len(ranks) == len(roster) and ranks and ranks == set(range(len(ranks))):
-        return len(ranks)
-    places = {(process.host, process.local_rank) for process in roster}
-    per_host: dict[str | None, int] = {}
-    for host, _ in places:
-        per_host[host] = per_host.get(host, 0) + 1
-    even = len(set(per_host.values())) == 1 and set(per_host) == set(told.nodes)
-    return len(places) if even and len(places) == len(roster) else None
+    known = Counter(process.host for process in roster if process.host)
+    if len(ranks) != len(roster) or ranks != set(range(len(ranks))):
+        known = Counter(host for host, _ in {(p.host, p.local_rank) for p in roster} if host)
+        if set(known) != set(told.nodes) or known.total() < len(roster):
+            return None
+    count = len(roster)
+    # Where some hosts are not known, the ranks may still be as many on each.
+    even = count % max(1, len(known)) == 0 and max(known.values(), default=0) * len(known) <= count
+    return count if even and count > max(ranks | {1}) else None
 
 
 def facts_of(told: Told, judgement: Judgement) -> dict[str, str]:
