@@ -15,13 +15,16 @@ import msgspec
 
 from firstfault.faults.loose import ranks_write_to_console
 from firstfault.faults.processes import proof
+from firstfault.faults.sequence import behind, lagging
 from firstfault.model.event import (
     AgentSignalled,
     ClosingSignal,
     ExitNoticed,
+    FatalError,
     Sign,
     TableEntry,
     TaskEnd,
+    TornTraceback,
     Traceback,
 )
 from firstfault.model.fault import Effect, Fault, Proof
@@ -33,8 +36,11 @@ TIMEOUT = "collective.timeout"
 # torch, csrc/distributed/c10d/ProcessGroupGloo.cpp, monitoredBarrier: names who did not come.
 _STRAGGLERS = re.compile(r"\bRanks? (\d{1,7}(?:, \d{1,7}){0,1000}) failed to pass monitoredBarrier")
 
+_PAIR = 2
 _MOST_RANKS = 1_000_000
 _AGENTS = (ExitNoticed, TableEntry, ClosingSignal, AgentSignalled)
+# A process that said these was not silent, whatever they mean.
+_WORDS = (FatalError, TornTraceback)
 
 
 class _Agent(msgspec.Struct, frozen=True):
@@ -57,8 +63,10 @@ def silent_faults(told: Told, run: Run, effects: Sequence[Effect]) -> list[Fault
     if not hit and not waited:
         return []
     proofs = _of_each_kind(effects)
-    limit = CONFIRMED if _all_heard(told, run) else LIKELY
-    quiet = [p for p in run.roster if p not in hit and p.lines is not None and _is_named(p)]
+    whole = _all_heard(told, run) and not _has_untold_ends(run, hit)
+    limit = CONFIRMED if whole else LIKELY
+    torn = {e.process for e in run.happened if isinstance(e.event, _WORDS)}
+    quiet = [p for p in run.roster if p not in hit | torn and p.lines is not None and _is_named(p)]
     ends = {process: _end(process, run) for process in quiet}
     for process in _unseen(run, hit) if ranks_write_to_console(run) else ():
         quiet.append(process)
@@ -73,6 +81,8 @@ def silent_faults(told: Told, run: Run, effects: Sequence[Effect]) -> list[Fault
         one = _fault(LEFT, gone.process, (proof(gone), *proofs), LIKELY)
         return [msgspec.structs.replace(one, rank_sure=False)]
     alive = [process for process, end in ends.items() if end == "alive"]
+    if waited and not alive and (late := _late(run, proofs)):
+        return late
     unheard = _unheard(run)
     if len(unheard) == 1 and not quiet and len(hit) + 1 == run.expected_ranks:
         # All others were hit: the one of which nothing is in the evidence is whom they miss.
@@ -102,6 +112,22 @@ def _fault(
         limit=limit,
         pid=process.pids[0] if process and len(process.pids) == 1 else None,
     )
+
+
+# Who is behind by the watchdogs' numbers, or by torch's own report on a desync. Of two ranks the one
+# that is ahead may have begun what it should not have.
+def _late(run: Run, proofs: tuple[Proof, ...]) -> list[Fault]:
+    late, lines = behind(run)
+    if not late:
+        ranks, line = lagging(run)
+        late = tuple(_of_ranks(run, frozenset(ranks)))
+        lines = () if line is None else (line,)
+    if not late:
+        return []
+    told = tuple(dict.fromkeys((*(proof(each) for each in lines), *proofs)))
+    lone = len(late) == 1 and len(lines) > _PAIR
+    one = _fault(TIMEOUT, late[0] if lone else None, told, LIKELY)
+    return [msgspec.structs.replace(one, rank_sure=False, candidates=() if lone else late)]
 
 
 def _named(process: Process, left: Sequence[Process], run: Run, proofs: tuple[Proof, ...]) -> Fault:
@@ -290,6 +316,15 @@ def _unheard(run: Run) -> list[int]:
     if run.expected_ranks is None or not 0 < run.expected_ranks <= _MOST_RANKS:
         return []
     return sorted(set(range(run.expected_ranks)) - {process.rank for process in run.roster})
+
+
+# Whether a task ended badly and no process of it is known to have failed: lines are missing.
+def _has_untold_ends(run: Run, hit: Collection[Process]) -> bool:
+    noted = (ExitNoticed, TableEntry)
+    failed = {e.process for e in run.happened if isinstance(e.event, noted)} | set(hit)
+    tasks = {process.task for process in failed if process is not None}
+    ends = [e.event for e in run.happened if isinstance(e.event, TaskEnd)]
+    return any(not set(end.tasks) <= tasks for end in ends if end.kind == "exit")
 
 
 def _stragglers(run: Run) -> frozenset[int]:

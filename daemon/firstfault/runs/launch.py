@@ -14,6 +14,7 @@ from firstfault.model.event import (
     ExitNoticed,
     FatalError,
     GroupEnded,
+    Lagging,
     LaunchBegan,
     LauncherEnd,
     OomNoticed,
@@ -25,6 +26,7 @@ from firstfault.model.event import (
     TornTraceback,
     Traceback,
     WorkersStarted,
+    WorkStatus,
     WorldSize,
 )
 from firstfault.model.line import Speaker
@@ -109,7 +111,8 @@ def _task_hosts(reads: Iterable[Read]) -> tuple[dict[int, str], bool]:
 
 
 # Whether a document speaks of one agent's ranks alone, so that a local rank names one of them:
-# not where several nodes, tasks, tables or agents speak in it, or one local rank is two ranks.
+# not where several nodes, tasks, tables or agents speak in it, or one local rank is two ranks or two
+# processes, or where a rank failed of which the one table does not tell.
 def _lone_agent(read: Read, nodes: tuple[str, ...]) -> bool:
     events = read.events
     tables = {(e.speaker.task, e.table) for e in events if isinstance(e, TableEntry)}
@@ -121,7 +124,25 @@ def _lone_agent(read: Read, nodes: tuple[str, ...]) -> bool:
         if who.local_rank is not None and who.rank is not None:
             ranks.setdefault(who.local_rank, set()).add(who.rank)
     several = max(len(nodes), len(tables), len(agents), len(tasks)) > 1
-    return not several and all(len(found) == 1 for found in ranks.values())
+    alike = all(len(found) == 1 for found in ranks.values())
+    return not several and alike and not _has_another_process(read) and not _has_another_rank(read)
+
+
+def _has_another_process(read: Read) -> bool:
+    pids: dict[tuple[int, int], set[int]] = {}
+    for event, attempt in zip(read.events, read.attempts, strict=True):
+        if isinstance(event, ExitNoticed | TableEntry):
+            pids.setdefault((attempt, event.local_rank), set()).add(event.pid)
+    return any(len(found) > 1 for found in pids.values())
+
+
+# A rank that raised an error was ended by its agent, or is in its table.
+def _has_another_rank(read: Read) -> bool:
+    listed = {event.rank for event in read.events if isinstance(event, TableEntry)}
+    if not listed or any(isinstance(event, ClosingSignal) for event in read.events):
+        return False
+    raised = {e.speaker.rank for e in read.events if isinstance(e, Traceback) and e.hooked}
+    return bool(raised - listed - {None})
 
 
 def _named_parts(read: Read, nodes: tuple[str, ...]) -> _Parts:
@@ -183,7 +204,9 @@ def _has_attempt(event: Event) -> bool:
         | StepEnded
         | TableEntry
         | TornTraceback
-        | Traceback,
+        | Traceback
+        | WorkStatus
+        | Lagging,
     )
 
 
