@@ -14,6 +14,7 @@ from firstfault.faults.death import Death, Raised
 from firstfault.faults.exceptions import cause_of, exception_facts, own_frame, same_key, worth
 from firstfault.faults.signals import SIGNAL_CAUSES, exit_signal, signal_name
 from firstfault.model.event import (
+    AgentSignalled,
     FatalError,
     Sign,
     TableEntry,
@@ -25,6 +26,7 @@ from firstfault.model.fault import Effect, Fault, Proof
 from firstfault.model.line import Span
 from firstfault.model.run import Happened, Process, Run
 from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, weaker
+from firstfault.readers.elastic import of_agent
 from firstfault.signatures import EFFECTS
 
 AT_ABORT = "process.abort"
@@ -50,18 +52,31 @@ def proof(each: Happened) -> Proof:
     return Proof(place, each.source, host or getattr(each.event, "host", None))
 
 
+def is_torchruns_end(each: Happened) -> bool:
+    """Whether torchrun itself failed there, as it does when none of its attempts is left."""
+    event = each.event
+    return (
+        isinstance(event, Traceback)
+        and each.process is None
+        and event.type.endswith("ChildFailedError")
+        and of_agent(event.frames)
+    )
+
+
 class Surroundings(msgspec.Struct, frozen=True):
     """What a run tells that bears on each process's end.
 
     ``signs`` are the telling lines of each process; ``aborting`` says that something in the logs
-    aborts processes, ``task_ended`` that srun noted the end of a task. ``finished`` are the lines
-    of nobody in particular that say the work was done.
+    aborts processes, ``task_ended`` that srun noted the end of a task, or that torchrun failed.
+    ``finished`` are the lines of nobody in particular that say the work was done. ``stopped`` says
+    that an agent was told to stop.
     """
 
     signs: dict[Process, list[Happened]]
     aborting: bool
     task_ended: bool
     finished: tuple[Happened, ...] = ()
+    stopped: bool = False
 
     def finished_in(self, death: Death) -> list[Happened]:
         """Of ``finished``, those in the documents that note the end of that process."""
@@ -78,8 +93,9 @@ def surroundings(run: Run) -> Surroundings:
     return Surroundings(
         signs,
         any(_may_abort(each) for each in run.happened),
-        any(isinstance(each.event, TaskEnd) for each in run.happened),
+        any(isinstance(e.event, TaskEnd) or is_torchruns_end(e) for e in run.happened),
         tuple(e for e in run.happened if e.process is None and _means(e) == "finished"),
+        any(isinstance(each.event, AgentSignalled) for each in run.happened),
     )
 
 
@@ -120,7 +136,8 @@ def worded(death: Death, words: Sequence[Happened]) -> Fault:
     Exit code 2 is argparse's own: with its words nothing else is meant.
     """
     means = _means(words[-1]) or ""
-    sure = means == "python.arguments" and death.exit_code == 2
+    worked = isinstance(words[-1].event, Sign) and words[-1].event.worked
+    sure = means == "python.arguments" and death.exit_code == 2 and not worked
     told = [each for each in words if _means(each) == means]
     return Fault(
         cause=means,
@@ -231,6 +248,8 @@ def _signal_fault(
     # one line of an agent is all there is.
     lone = len(death.exits) < 2 and not (around.task_ended or death.fatal or death.traps)
     doubt = (number == 6 and around.aborting) or (number == 9 and bool(death.kills)) or lone
+    # An agent that is told to stop kills what does not end in time.
+    doubt = doubt or (number == 9 and around.stopped)
     # A fatal error may be of a process that the rank started: its own end, or the kernel, tells.
     doubt = doubt or (exit_signal(death.exit_code) != number and not death.traps)
     finished = [e for e in signs if _means(e) == "finished"] or around.finished_in(death)

@@ -388,7 +388,8 @@ class PodEnd(msgspec.Struct, frozen=True):
 class Sign(msgspec.Struct, frozen=True):
     """A line that a signature knows: ``signature`` is its id, ``means`` what it says.
 
-    ``at_most`` is how sure a verdict by such words alone may be.
+    ``at_most`` is how sure a verdict by such words alone may be. ``worked`` is True where several
+    steps of work follow in its stream.
     """
 
     place: Place
@@ -396,6 +397,7 @@ class Sign(msgspec.Struct, frozen=True):
     signature: str
     means: str
     at_most: str = "confirmed"
+    worked: bool = False
 
 
 class WorkersStarted(msgspec.Struct, frozen=True):
@@ -466,6 +468,29 @@ class WorldSize(msgspec.Struct, frozen=True):
     rank: int | None = None
 
 
+class WorkStatus(msgspec.Struct, frozen=True):
+    """A rank's NCCL watchdog said how far the rank had come in a process group's collectives.
+
+    ``group`` is the group's name as the line has it, ``rank`` the rank's number in it (as torch
+    prints it); ``enqueued`` and ``completed`` count works, -1 for none.
+    """
+
+    place: Place
+    speaker: Speaker
+    group: str
+    rank: int
+    enqueued: int
+    completed: int
+
+
+class Lagging(msgspec.Struct, frozen=True):
+    """torch's own report on a desync names the ranks that it takes for the lagging ones."""
+
+    place: Place
+    speaker: Speaker
+    ranks: tuple[int, ...]
+
+
 class EndFacts(msgspec.Struct, frozen=True):
     """What a node's Epilog was told of the job's end (raw wait statuses; zero is ambiguous).
 
@@ -515,5 +540,7 @@ Event = (
     | LaunchBegan
     | LauncherEnd
     | WorldSize
+    | WorkStatus
+    | Lagging
     | EndFacts
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import msgspec
 
 from firstfault.model.document import Document
 from firstfault.model.event import Cancelled, Event, Sign, Traceback
 from firstfault.model.line import Line, Speaker
-from firstfault.readers.advance import Advance, Advances
+from firstfault.readers.advance import Advance, Advances, advanced_to
+from firstfault.readers.collectives import collective_state
 from firstfault.readers.elastic import StartReader, agent_event
 from firstfault.readers.fatal import FatalErrorReader
 from firstfault.readers.launchers import LauncherReader, may_be_launchers
@@ -23,6 +26,8 @@ from firstfault.streams.lines import lines
 
 # So many stretches of a document are told apart.
 _MOST_STRETCHES = 100
+# So many steps of work after a telling line are work.
+_WORK = 3
 
 
 class _Stream:
@@ -40,6 +45,19 @@ class _Stream:
         self.launcher = LauncherReader()
         self.slurm = SlurmReader()
         self.metrics = MetricsReader()
+        # Whether one of its lines was telling, and where its last steps of work after that are.
+        self.signed = False
+        self.step: int | None = None
+        self.steps: deque[int] = deque(maxlen=_WORK)
+
+    def count_work(self, line: Line) -> None:
+        step = advanced_to(line.text)
+        if step is not None and step != self.step:
+            self.step = step
+            self.steps.append(line.place.offset)
+
+    def worked(self, offset: int) -> bool:
+        return len(self.steps) == _WORK and self.steps[0] > offset
 
 
 class Heard(msgspec.Struct, frozen=True):
@@ -99,7 +117,7 @@ def read_output(document: Document, zone: Zone) -> Output:
         events.extend(stream.metrics.flush())
     heard += _heard(streams)
     events = [_with_end(event, streams) for event in events]
-    events = [_with_work(event, advances) for event in events]
+    events = [_with_work(event, streams, advances) for event in events]
     events.sort(key=lambda event: (event.place.offset, type(event).__name__))
     return Output(tuple(events), tuple(heard), tuple(sorted(task_hosts)), tuple(advances.found))
 
@@ -126,11 +144,14 @@ def _with_end(event: Event, streams: dict[Speaker, _Stream]) -> Event:
     return msgspec.structs.replace(event, final=final, followed=followed, worked=worked)
 
 
-# Slurm's word of an end comes at the end: what several steps of work follow may be a program's.
-def _with_work(event: Event, advances: Advances) -> Event:
-    if not isinstance(event, Cancelled) or not advances.went_on(event.place.offset):
-        return event
-    return msgspec.structs.replace(event, worked=True)
+# Slurm's word of an end comes at the end, and so does an argument parser's: what several steps of
+# work follow may be another program's.
+def _with_work(event: Event, streams: dict[Speaker, _Stream], advances: Advances) -> Event:
+    if isinstance(event, Cancelled) and advances.went_on(event.place.offset):
+        return msgspec.structs.replace(event, worked=True)
+    if isinstance(event, Sign) and streams[event.speaker].worked(event.place.offset):
+        return msgspec.structs.replace(event, worked=True)
+    return event
 
 
 def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
@@ -153,14 +174,19 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
     elif not tracebacks.inside:
         tracebacks.count(text)
     # The source in a traceback may hold any words.
+    if stream.signed:
+        stream.count_work(line)
     if not tracebacks.code and (sign := meaning("line", text)):
         # A rank cannot speak for Slurm.
         if not (ranks and sign.means.startswith("slurm.")):
             found.append(Sign(line.place, line.speaker, sign.id, sign.means, sign.at_most))
+            stream.signed = stream.signed or sign.means == "python.arguments"
     elif not found and not tracebacks.inside and (bare := _bare_exception(line)):
         found.append(bare)
     if size := world_size(line):
         found.append(size)
+    if state := collective_state(line):
+        found.append(state)
     return found
 
 
