@@ -188,6 +188,17 @@ ROWS: dict[str, tuple[Told, Findings]] = {
         told(),
         Findings((fault("collective.timeout", None, candidates=(rank(0), rank(1))),), ()),
     ),
+    "behind-one": (
+        told(),
+        Findings((fault("collective.timeout", limit="likely", rank_sure=False),), WAITED),
+    ),
+    "behind-several": (
+        told(),
+        Findings(
+            (fault("collective.timeout", None, limit="likely", candidates=(RANK_0, rank(1))),),
+            WAITED,
+        ),
+    ),
     "waited": (told(), Findings((), WAITED)),
     "peers-lost": (told(), Findings((), PEERS)),
     "rendezvous": (
