@@ -156,3 +156,80 @@ def test_submitits_word_of_a_preemption_is_not_surely_slurms() -> None:
     )
 
     assert (verdict.cause.id, verdict.cause.confidence) == ("slurm.preempted", v.LIKELY)
+
+
+TORCHRUN = [
+    "Traceback (most recent call last):",
+    '  File "/opt/venv/bin/torchrun", line 8, in <module>',
+    "    sys.exit(main())",
+    '  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/run.py", line 879, in main',
+    "    run(args)",
+]
+TAKEN = (
+    "[E socket.cpp:500] [c10d] The server socket has failed to listen on any local network address."
+)
+BOUND = (
+    "[W socket.cpp:464] [c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - "
+    "Address already in use)."
+)
+
+
+def test_a_port_that_is_taken_is_likely_where_torchruns_traceback_is_cut_behind_it() -> None:
+    verdict = made.judged(made.console([BOUND, TAKEN, *TORCHRUN]))
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("rendezvous.port-in-use", v.LIKELY)
+
+
+def test_a_port_that_is_taken_is_no_more_than_possible_where_another_traceback_is_cut() -> None:
+    verdict = made.judged(made.console([BOUND, TAKEN, *made.raised(DIVIDED)[:-1]]))
+
+    assert verdict.cause.confidence in (v.POSSIBLE, v.UNKNOWN)
+
+
+def test_argparses_word_at_the_end_is_likely_its_programs_last() -> None:
+    words = ["usage: loop.py [-h] [--steps STEPS]", "loop.py: error: unrecognized arguments: -x"]
+
+    assert made.judged(made.console(words)).cause.confidence == v.LIKELY
+    assert made.judged(made.console([*words, "step 1"])).cause.confidence == v.POSSIBLE
+
+
+def test_a_shells_word_of_a_kill_agrees_with_slurms_of_the_batch_step() -> None:
+    shell = "/var/spool/slurmd/job500/slurm_script: line 9: 4411 Killed    python3 loop.py"
+    noticed = (
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=500.batch. Some of the step tasks "
+        "have been OOM Killed."
+    )
+
+    assert sure_cause(made.judged(made.console([shell, noticed]))) == "memory.cgroup-oom"
+    assert sure_cause(made.judged(made.console([noticed]))) is None
+    assert sure_cause(made.judged(made.console([shell, noticed, "step 2", "step 3"]))) is None
+
+
+def test_an_agents_own_error_comes_before_the_cancellation_of_its_job() -> None:
+    store = [
+        *TORCHRUN,
+        '  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/rendezvous/'
+        'static_tcp_rendezvous.py", line 55, in next_rendezvous',
+        "    self._store = TCPStore(  # type: ignore[call-arg]",
+        "RuntimeError: The server socket has failed to listen on any local network address. The "
+        "server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",
+    ]
+    after = ["srun: got SIGCONT", "one more word", "and another", "and a third"]
+    verdict = made.judged(
+        made.console(store, made.task_ended("c1", 0), made.cancelled("JOB 500", "c1"), after)
+    )
+
+    assert verdict.cause.id == "rendezvous.port-in-use"
+    assert verdict.cause.confidence != v.CONFIRMED
+
+
+def test_torchruns_own_failure_agrees_with_its_word_of_a_segfault() -> None:
+    failed = [
+        *TORCHRUN,
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "=" * 60,
+    ]
+    word = made.noticed(0, 700, -11)
+
+    assert sure_cause(made.judged(made.console(word, failed))) == "process.segfault"
+    assert sure_cause(made.judged(made.console(word))) is None

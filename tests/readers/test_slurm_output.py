@@ -321,3 +321,10 @@ def test_salloc_speaks_as_srun_does() -> None:
     assert failed.host == "gpu-07"
     assert isinstance(ended, Cancelled)
     assert (ended.job, ended.step, ended.reason) == ("42", None, "time-limit")
+
+
+def test_srun_tells_that_a_whole_job_was_ended() -> None:
+    (ended,) = found("srun: Force Terminated job 42")
+
+    assert isinstance(ended, StepEnded)
+    assert ended.step is None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from firstfault.faults.agreement import with_torn_ends
 from firstfault.faults.card_words import with_card_words
 from firstfault.faults.death import Death, deaths, with_kernel_words
 from firstfault.faults.effects import launcher_and_slurm
@@ -66,7 +67,7 @@ def findings(told: Told, run: Run) -> Findings:
         faults += interruption(told, run, ends)
     faults = with_card_words(run, _with_shared_memory(faults))
     if not named:
-        faults = _with_useless_work(faults)
+        faults = with_torn_ends(run, _with_useless_work(faults))
     faults = _with_doubts(run, faults)
     wrong = bool(faults or named or effects)
     faults = with_kernel_signs(told, run, ends, faults, wrong=wrong)
@@ -77,10 +78,11 @@ def findings(told: Told, run: Run) -> Findings:
         if not (faults or tasks):
             faults, tasks = of_launchers(run)
         named = tuple(tasks)
+    crashed = _crashed_launchers(run, faults)
     return Findings(
         faults=tuple(faults),
         effects=tuple(effects),
-        unnamed=named,
+        unnamed=(*named, *crashed),
         strange=(*_strange(told, run, ends, faults), *strange_signs(told, run, faults)),
     )
 
@@ -90,6 +92,19 @@ def _with_useless_work(faults: list[Fault]) -> list[Fault]:
     if len(faults) != 1 or faults[0].cause != "training.nan" or faults[0].sure:
         return faults
     return [msgspec.structs.replace(faults[0], sure=True, limit=LIKELY)]
+
+
+# A task that srun started, an agent where ranks have agents, died of a signal that nobody sends: what
+# a rank elsewhere raised does not explain that.
+def _crashed_launchers(run: Run, faults: Sequence[Fault]) -> list[Fault]:
+    sure = [f for f in faults if f.sure and not f.cause.startswith("slurm.")]
+    if not sure or any("slurm" in fault.sources and fault.process is None for fault in sure):
+        return []
+    return [
+        f
+        for f in killed_launchers(run)
+        if f.cause != "process.killed" and f.host not in {each.host for each in sure}
+    ]
 
 
 # Where /dev/shm is full, one process is told so and another dies of SIGBUS as it writes there.

@@ -87,8 +87,11 @@ def _tracebacks(run: Run, ends: Sequence[Death]) -> list[Happened]:
     ]
 
 
+# What an agent raises ends it: what follows is another's.
 def _went_on(event: Traceback) -> bool:
-    return event.followed >= (_THREADS_WENT_ON if event.thread else _WENT_ON)
+    return not is_agents(event) and event.followed >= (
+        _THREADS_WENT_ON if event.thread else _WENT_ON
+    )
 
 
 # A table, or a file of which nothing tells whose it is, repeats what a known rank said.

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from firstfault.faults.agreement import shell_kills
 from firstfault.faults.death import Death
 from firstfault.faults.processes import proof
 from firstfault.faults.signals import exit_signal
@@ -80,7 +81,8 @@ def oom_faults(told: Told, run: Run, deaths: Sequence[Death]) -> list[Fault]:
     known = {fault.host for fault in faults}
     for host, seen in sorted(notices.items()):
         if host not in known and (not host or None not in known) and (host or not faults):
-            faults.append(_noticed_fault(host, seen, deaths, places))
+            shells = shell_kills(run, seen[0])[:1]
+            faults.append(_noticed_fault(host, (*seen, *shells), deaths, places))
     return faults or _accounted(told, deaths)
 
 
@@ -300,7 +302,7 @@ def _noticed_fault(
         at=at,
         sources=frozenset({"slurm"} | ({"agent"} if owner else set())),
         proofs=tuple(dict.fromkeys(proofs)),
-        # slurmstepd and srun agree; or one of them and an agent do.
+        # slurmstepd and srun agree; or one of them and an agent or a shell do.
         limit=CONFIRMED if owner is not None or _agree(seen) else LIKELY,
         pid=owner.process.pids[0] if owner and len(owner.process.pids) == 1 else None,
         step=step,

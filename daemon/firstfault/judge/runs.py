@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from firstfault.faults.processes import is_torchruns_end
 from firstfault.faults.system import PANICS
 from firstfault.model.event import (
     Cancelled,
@@ -16,6 +17,7 @@ from firstfault.model.event import (
     LaunchFailure,
     MemoryPoll,
     NodeFailure,
+    OomNoticed,
     PodEnd,
     StepEnded,
     TableEntry,
@@ -107,6 +109,11 @@ def _is_end(each: Happened) -> bool:
         return event.fatal and each.last
     if isinstance(event, PodEnd):
         return not event.last
+    if isinstance(event, OomNoticed):
+        # slurmstepd says so of the batch step as the job ends: its state is OUT_OF_MEMORY then.
+        return each.last and event.step == "batch"
+    if is_torchruns_end(each):
+        return True
     ends = TableEntry | TaskEnd | StepEnded | Cancelled | NodeFailure | MemoryPoll | Interrupt
     return isinstance(event, ends)
 

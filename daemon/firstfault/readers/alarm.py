@@ -27,6 +27,11 @@ _HARMLESS = re.compile(
     r"\b(?:INFO|DEBUG|WARN|WARNING|UserWarning|FutureWarning|DeprecationWarning|RuntimeWarning)\b|"
     r"^\W{0,20}[WI]\d{4} |^\W{0,30}\[[WI]\d{3,4} |\b\w{1,40}Warning\b"
 )
+# A frame in rich's box, and an agent that warns of its workers.
+_TRACES = re.compile(
+    r"❱ {0,8}\d{1,9} │|\.py:\d{1,9} in \S{1,200} {0,200}│|"
+    r"^[WE]\d{4} .{1,60}/elastic/multiprocessing/api\.py:\d{1,6}\]"
+)
 _FINISHED = re.compile(
     r"(?i)\b(?:training|job|run|script|experiment)\b.{0,20}\b(?:finished|completed?|done)\b"
 )
@@ -50,4 +55,6 @@ def alarms(document: Document) -> tuple[Place, ...]:
 
 def _is_alarming(line: Line) -> bool:
     text = line.text[:1_000]
+    if _TRACES.search(text):
+        return True
     return _WORDS.search(text) is not None and _HARMLESS.search(text) is None

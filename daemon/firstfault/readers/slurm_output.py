@@ -52,7 +52,7 @@ _NODE_FAILURE = re.compile(
     r"(?:srun|salloc): error: Node failure on ([\w.-]{1,253}?)(?=srun: |slurmstepd|[^\w.-]|$)"
 )
 _TERMINATING = re.compile(
-    r"srun: (?:launch/slurm: \w{1,40}: )?(?:Terminating|Force Terminated) (?:job step )?"
+    r"srun: (?:launch/slurm: \w{1,40}: )?(?:Terminating|Force Terminated) (?:job (?:step )?)?"
     r"(?:StepId=)?(\d[\w.+]{0,63})"
 )
 _OOM = re.compile(
