@@ -8,6 +8,7 @@ import os
 import sys
 from typing import List, NamedTuple, Optional, Tuple
 
+from firstfault_epilog import grep
 from firstfault_epilog.anchors import STACK_HEADS, Anchors
 from firstfault_epilog.record import Excerpt
 from firstfault_epilog.search import Found, Hit, search
@@ -23,6 +24,9 @@ STACK_LINES = 200
 WINDOW_MAX = 24 << 10
 # How far back a window may look for the start of its first line.
 BACK_MAX = 4 << 10
+# In lines longer than this the anchor itself is looked for, and that so many times.
+SHORT_LINE = 1 << 10
+LOCATED_MAX = 40
 
 
 class Cut(NamedTuple):
@@ -56,12 +60,16 @@ def cut(handle: int, size: int, budget: int, anchors: Anchors, stop_at: float) -
     found = search(handle, size, anchors, stop_at)
     windows = [_Window(0, head, 0), _Window(size - tail, size, size)]
     room = budget - head - tail
+    located = 0
     # The first occurrences tell the cause more often than the last ones.
-    for hits, share in ((found.first, 0.65), (tuple(reversed(found.last)), 1.0)):
+    for hits, share in ((found.first, 0.65), (found.last, 1.0)):
         limit = budget - head - tail - int((budget - head - tail) * share)
         for hit in hits:
             if room <= limit:
                 break
+            if hit.length > SHORT_LINE and located < LOCATED_MAX:
+                located += 1
+                hit = _located(handle, hit, anchors, stop_at)
             window = _window(handle, size, hit, min(room, WINDOW_MAX))
             room -= _new_bytes(windows, window)
             windows.append(window)
@@ -81,13 +89,36 @@ def _read(handle: int, offset: int, count: int) -> bytes:
     return b"".join(parts)
 
 
+# In a long line, where the anchor stands.
+def _located(handle: int, hit: Hit, anchors: Anchors, stop_at: float) -> Hit:
+    program = grep.path()
+    patterns = anchors.patterns.encode("ascii")
+    at, length = hit.offset, hit.length
+    if program is not None and length > grep.LINE_MAX:
+        parts: List[grep.Row] = []
+
+        def take(row: grep.Row) -> bool:
+            parts.append(row)
+            return False
+
+        grep.run(program, handle, at, at + length, patterns, (), take, stop_at, True)
+        if parts:
+            at, length = parts[0].offset, len(parts[0].text)
+    line = _read(handle, at, min(length, grep.LINE_MAX))
+    if program is None:
+        match = anchors.expression.search(line)
+        place = match.start() if match is not None else None
+    else:
+        place = grep.first_match(program, line, patterns)
+    return hit if place is None else Hit(at + place, line[place : place + 160], length - place)
+
+
 def _window(handle: int, size: int, hit: Hit, room: int) -> _Window:
     start = max(0, hit.offset - BACK_MAX)
-    before = _read(handle, start, hit.offset - start).split(b"\n")
-    kept = before[-(LINES_BEFORE + 1) :]
-    begin = hit.offset - len(b"\n".join(kept))
+    above = _read(handle, start, hit.offset - start)
+    begin = hit.offset - min(len(_last_lines(above)), room // 2)
     after = _read(handle, hit.offset, room)
-    stack = hit.text.startswith(STACK_HEADS)
+    stack = any(head in hit.text for head in STACK_HEADS)
     left = STACK_LINES if stack else LINES_AFTER
     end = 0
     while left > 0 and end < len(after):
@@ -99,6 +130,14 @@ def _window(handle: int, size: int, hit: Hit, room: int) -> _Window:
             left = min(left, LINES_AFTER)
             stack = False
     return _Window(begin, min(size, hit.offset + end), hit.offset)
+
+
+# A few lines; all of a stack that stands there.
+def _last_lines(above: bytes) -> bytes:
+    head = above.rfind(STACK_HEADS[0])
+    if head >= 0 and above.find(b'  File "', head) > head:
+        return above[above.rfind(b"\n", 0, head) + 1 :]
+    return b"\n".join(above.split(b"\n")[-(LINES_BEFORE + 1) :])
 
 
 # A stack is over where no indented or framed line follows soon: others' lines may stand between.
@@ -153,10 +192,18 @@ def _line_end(handle: int, end: int, size: int) -> int:
 
 def _excerpt(handle: int, window: Tuple[int, int], found: Found) -> Excerpt:
     begin, end = window
-    data = _read(handle, begin, end - begin)
-    line = None
-    index = bisect.bisect_right(found.newlines, (begin, sys.maxsize)) - 1
-    if index >= 0 and begin - found.newlines[index][0] <= CHUNK:
-        offset, before = found.newlines[index]
-        line = 1 + before + _read(handle, offset, begin - offset).count(b"\n")
-    return Excerpt(begin, line, data)
+    return Excerpt(begin, _line_number(handle, begin, found), _read(handle, begin, end - begin))
+
+
+# From the nearest place whose line is known; None where that is far.
+def _line_number(handle: int, at: int, found: Found) -> Optional[int]:
+    index = bisect.bisect_right(found.newlines, (at, sys.maxsize))
+    near = found.newlines[max(0, index - 1) : index + 1]
+    if not near:
+        return None
+    offset, before = min(near, key=lambda place: abs(place[0] - at))
+    if abs(offset - at) > CHUNK:
+        return None
+    first, last = min(offset, at), max(offset, at)
+    between = _read(handle, first, last - first).count(b"\n")
+    return 1 + before + (between if offset <= at else -between)

@@ -37,7 +37,7 @@ _KINDS = (
     (rb"page allocation failure|cgroup: fork rejected", 0, 2),
     (rb"segfault |traps: |trap invalid opcode|trap divide error|trap int3", 0, 2),
     (rb"general protection|potentially unexpected fatal signal|unhandled (?:signal|exc)", 0, 2),
-    (rb"NVRM: |SXid|nvidia-nvswitch|nvidia-nvlink", 0, 2),
+    (rb"NVRM: |SXid|nvidia-nvswitch|nvidia-nvlink|amdgpu|radeon|habanalabs", 0, 2),
     (rb"mce: |Hardware Error|Machine [Cc]heck|EDAC |Memory failure|MCE", 1, 6),
     (rb"AER: |PCIe Bus Error|pcieport .*error|Uncorrected|uncorrectable", 0, 4),
     (

@@ -1,49 +1,53 @@
-"""Where the anchors stand in a large file: the node's own grep, fed chunk by chunk.
+"""Where the lines that matter stand in a large log, in bounded time and memory.
 
-grep is some hundred times faster than Python's re at this. It reads a pipe, not the file, in
-which a line longer than `LINE_MAX` is broken: grep keeps a whole line in memory.
+Lines are of one kind where they differ in numbers alone. Once a kind has come often, grep is told
+to leave lines of that kind out: a log in which each second line is a warning is searched whole,
+and what is rare in it is found.
 """
 
-import bisect
-import fcntl
+import collections
 import os
 import re
-import select
-import subprocess
 import time
-from typing import Counter, List, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import Deque, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from firstfault_epilog import grep
 from firstfault_epilog.anchors import Anchors
 
-GREPS = ("/usr/bin/grep", "/bin/grep")
-CHUNK = 256 << 10
-LINE_MAX = 64 << 10
-# From linux/fcntl.h; Python knows it since 3.10.
-F_SETPIPE_SZ = 1031
-PIPE_SIZE = 1 << 20
-# Enough for what fits into a record; a log in which each line is an error does not get further.
-HITS_MAX = 5000
-# When the hits were too many the end of the file is searched by itself.
-END_SEARCHED = 4 << 20
 # Without grep: this much of the file's start and of its end.
 SLOW_SEARCHED = 1 << 20
-# Of one kind of line, so many first ones are enough; kinds differ in more than digits.
+SLOW_HITS_MAX = 5000
+# Where lines were left out, the end of the file is searched once more for the last of them.
+END_SEARCHED = 1 << 20
+# After so many lines grep is started anew and told what came often; that is done a few times.
+ROWS_MAX = 3000
+RUNS_MAX = 32
+OFTEN = 50
+EXCLUDED_MAX = 64
+# Where too many lines of too many kinds match, this part of the file is passed over at a time.
+PASSED_SHARE = 16
+# Of one kind so many first lines are enough, and so many last ones of all kinds.
 KIND_MAX = 12
+KINDS_MAX = 4000
 LAST_MAX = 64
+TEXT_MAX = 160
+_NUMBER = re.compile(rb"[0-9]+")
 
 
 class Hit(NamedTuple):
-    """An anchor's place; ``text`` is what matched."""
+    """A line that matched: ``text`` is its beginning, ``length`` that of the line (or, of a
+    line of more than 64 KiB, of a part of it)."""
 
     offset: int
     text: bytes
+    length: int
 
 
 class Found(NamedTuple):
-    """``first`` are the first few hits of each kind, ``last`` the last ones of the others.
+    """``first`` are the first lines of each kind: each kind's first, then each kind's second...
 
-    ``newlines`` are (offset of a chunk, newlines before it). ``note`` says what of the file was
-    not searched, None where all of it was.
+    ``last`` are others, the last one first. ``newlines`` are (offset, newlines before it), in
+    order. ``note`` says what of the file was not searched, None where all of it was.
     """
 
     first: Tuple[Hit, ...]
@@ -53,163 +57,181 @@ class Found(NamedTuple):
 
 
 def search(handle: int, size: int, anchors: Anchors, stop_at: float) -> Found:
-    """The anchors in the first ``size`` bytes of the open file ``handle``.
+    """The lines of the first ``size`` bytes of the open file ``handle`` that match an anchor.
 
     Ends at ``stop_at`` (monotonic, seconds) whatever is left. Raises OSError where the file
     cannot be read.
     """
-    grep = next((path for path in GREPS if os.access(path, os.X_OK)), None)
-    newlines: List[Tuple[int, int]] = []
-    if grep is None:
-        hits = _slowly(handle, 0, min(size, SLOW_SEARCHED), anchors.expression)
-        hits += _slowly(handle, max(0, size - SLOW_SEARCHED), size, anchors.expression)
-        return _found(hits, newlines, "there is no grep: only its start and end were searched")
-    argv = (grep, "-aboE", "-e", anchors.patterns)
-    hits, at, fault = _grep(argv, handle, 0, size, stop_at, newlines)
-    if len(hits) >= HITS_MAX:
-        begin = max(at, size - END_SEARCHED)
-        more, end, fault = _grep(argv, handle, begin, size, stop_at, None)
-        hits, at = hits + more, end
-        if fault is None and begin > 0:
-            fault = f"too many lines match: the middle, up to offset {begin}, was not searched"
-    if fault is None and at < size:
-        fault = f"only {at} of {size} bytes were searched: time ran out"
-    return _found(hits, newlines, fault)
+    kinds = _Kinds()
+    program = grep.path()
+    if program is None:
+        _slowly(handle, 0, min(size, SLOW_SEARCHED), anchors, kinds)
+        _slowly(handle, max(0, size - SLOW_SEARCHED), size, anchors, kinds)
+        return kinds.found("there is no grep: only its start and end were searched")
+    searching = _Searching(program, handle, size, anchors.patterns.encode("ascii"), kinds, stop_at)
+    searching.all()
+    return kinds.found(searching.note)
 
 
-def _found(hits: Sequence[Hit], newlines: List[Tuple[int, int]], note: Optional[str]) -> Found:
-    kinds: Counter[bytes] = Counter()
-    first: List[Hit] = []
-    last: List[Hit] = []
-    for hit in hits:
-        kind = re.sub(rb"[0-9]+", b"#", hit.text[:80])
-        kinds[kind] += 1
-        (first if kinds[kind] <= KIND_MAX else last).append(hit)
-    return Found(tuple(first), tuple(last[-LAST_MAX:]), tuple(newlines), note)
+# What was found so far, by kinds.
+class _Kinds:
+    def __init__(self) -> None:
+        self.first: Dict[Tuple[bytes, ...], List[Hit]] = {}
+        self.last: Dict[Tuple[bytes, ...], Hit] = {}
+        self.counts: Dict[Tuple[bytes, ...], int] = {}
+        self.recent: Deque[Hit] = collections.deque(maxlen=LAST_MAX)
+        self.whole: Dict[Tuple[bytes, ...], bool] = {}
+        self.newlines: List[Tuple[int, int]] = [(0, 0)]
+
+    def add(self, hit: Hit, newlines: Optional[int]) -> None:
+        kind = tuple(_NUMBER.split(hit.text))
+        count = self.counts.get(kind, 0) + 1
+        if count == 1 and len(self.counts) >= KINDS_MAX:
+            self.recent.append(hit)
+            return
+        self.counts[kind] = count
+        if count <= KIND_MAX:
+            self.first.setdefault(kind, []).append(hit)
+            self.whole[kind] = hit.length == len(hit.text)
+            if newlines is not None:
+                self.newlines.append((hit.offset, newlines))
+            return
+        self.last[kind] = hit
+        self.recent.append(hit)
+
+    # Of a second search of the file's end. More are always wanted.
+    def add_late(self, hit: Hit) -> bool:
+        if not self.recent or hit.offset > self.recent[-1].offset:
+            self.last[tuple(_NUMBER.split(hit.text))] = hit
+            self.recent.append(hit)
+        return True
+
+    # The kinds that came often, as grep is to leave them out.
+    def often(self) -> List[bytes]:
+        names = [kind for kind, count in self.counts.items() if count > OFTEN]
+        names.sort(key=lambda kind: -self.counts[kind])
+        return [
+            grep.line_pattern(kind, self.whole[kind])
+            for kind in names[:EXCLUDED_MAX]
+            if not any(b"\0" in part for part in kind)
+        ]
+
+    def found(self, note: Optional[str]) -> Found:
+        order = [(number, hit) for hits in self.first.values() for number, hit in enumerate(hits)]
+        order.sort(key=lambda item: (item[0], item[1].offset))
+        last = {hit.offset: hit for hit in (*self.last.values(), *self.recent)}
+        ends = sorted(last.values(), reverse=True)[: 2 * LAST_MAX]
+        return Found(
+            tuple(hit for _, hit in order), tuple(ends), tuple(sorted(self.newlines)), note
+        )
 
 
-# (hits, how far it came, what went wrong). ``newlines``, where given, is filled.
-def _grep(
-    argv: Sequence[str],
-    handle: int,
-    begin: int,
-    end: int,
-    stop_at: float,
-    newlines: Optional[List[Tuple[int, int]]],
-) -> Tuple[List[Hit], int, Optional[str]]:
-    process = subprocess.Popen(
-        argv,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={"LC_ALL": "C"},
-        bufsize=0,
-    )
-    assert process.stdin is not None and process.stdout is not None
-    feed = _Feed(handle, begin, end, newlines)
-    try:
-        output = _pump(process.stdin.fileno(), process.stdout.fileno(), feed, stop_at, process)
-    finally:
-        if not process.stdin.closed:
-            process.stdin.close()
-        # Killed where it was stopped on the way; its own status matters where it was not.
-        if feed.at < end or feed.stopped:
-            process.kill()
-        process.stdout.close()
-        status = process.wait()
-    hits = [Hit(feed.offset(number), text) for number, text in output]
-    if status > 1:
-        return hits, feed.at, f"grep failed with status {status}"
-    return hits, feed.at, None
-
-
-# The bytes of a file between two offsets, long lines broken.
-class _Feed:
+class _Searching:
     def __init__(
-        self, handle: int, begin: int, end: int, newlines: Optional[List[Tuple[int, int]]]
+        self,
+        program: str,
+        handle: int,
+        size: int,
+        patterns: bytes,
+        kinds: _Kinds,
+        stop_at: float,
     ) -> None:
-        self.handle, self.begin, self.end, self.newlines = handle, begin, end, newlines
-        self.at = begin
-        self.stopped = False
-        self.count = 0
-        self.open_line = 0
-        # Offsets, in what grep is given, of the newlines that are not the file's.
-        self.broken: List[int] = []
+        self.program, self.handle, self.size = program, handle, size
+        self.patterns, self.kinds, self.stop_at = patterns, kinds, stop_at
+        self.note: Optional[str] = None
+        self.at = 0
+        # Newlines before `at`.
+        self.newlines: Optional[int] = 0
+        self.long_lines = False
+        self.passed = 0
 
-    def chunk(self) -> bytes:
-        data = os.pread(self.handle, min(CHUNK, self.end - self.at), self.at)
-        if not data:
-            # It shrank.
-            self.end = self.at
-            return b""
-        if self.newlines is not None:
-            self.newlines.append((self.at, self.count))
-            self.count += data.count(b"\n")
-        given = self.at - self.begin + len(self.broken)
-        self.at += len(data)
-        breaks: List[int] = []
-        start, reach = 0, LINE_MAX - self.open_line
-        while len(data) - start > reach:
-            newline = data.rfind(b"\n", start, start + reach)
-            start = newline + 1 if newline >= 0 else start + reach
-            reach = LINE_MAX
-            if newline < 0:
-                breaks.append(start)
-        newline = data.rfind(b"\n", start)
-        self.open_line = LINE_MAX - reach + len(data) - start
-        if newline >= 0:
-            self.open_line = len(data) - newline - 1
-        if not breaks:
-            return data
-        self.broken.extend(given + place + number for number, place in enumerate(breaks))
-        return b"\n".join(data[i:j] for i, j in zip([0, *breaks], [*breaks, len(data)]))  # noqa: B905 (3.10)
+    def all(self) -> None:
+        excluded: List[bytes] = []
+        for number in range(RUNS_MAX):
+            if not self._on(excluded) or self.at >= self.size:
+                break
+            if time.monotonic() >= self.stop_at:
+                self.note = f"only {self.at} of {self.size} bytes were searched: time ran out"
+                break
+            often = self.kinds.often() if number < RUNS_MAX // 2 else excluded
+            if len(often) > len(excluded):
+                excluded = often
+            else:
+                self._pass_over()
+        self.passed += max(0, self.size - self.at)
+        if self.note is None and self.passed:
+            self.note = (
+                f"too many lines match: {self.passed} of {self.size} bytes were not searched"
+            )
+        if excluded or self.passed:
+            begin = max(0, self.size - END_SEARCHED)
+            self._grep(begin, (), lambda row: self.kinds.add_late(_hit(row)))
 
-    def offset(self, given: int) -> int:
-        return self.begin + given - bisect.bisect_left(self.broken, given)
+    # Searches on from `at`; False where grep failed.
+    def _on(self, excluded: List[bytes]) -> bool:
+        before = self.newlines
+        below: Optional[int] = None
+        left = ROWS_MAX
+
+        def take(row: grep.Row) -> bool:
+            nonlocal left, below
+            left -= 1
+            newlines = None if before is None else before + row.newlines
+            below = None if newlines is None else newlines + 1
+            self.kinds.add(_hit(row), newlines)
+            return left > 0
+
+        came = self._grep(self.at, excluded, take)
+        if came.fault is not None and not self.long_lines:
+            self.long_lines = True
+            came = self._grep(self.at, excluded, take)
+        if came.fault is not None:
+            self.note = came.fault
+            return False
+        self.at = came.at
+        # Where it was stopped, the last line that matched stands above.
+        self.newlines = below if left <= 0 else None
+        if came.newlines is not None:
+            # It may have shrunk.
+            self.size = came.at
+            if before is not None:
+                self.kinds.newlines.append((came.at, before + came.newlines))
+        return True
+
+    def _grep(self, begin: int, excluded: Sequence[bytes], take: grep.Take) -> grep.Range:
+        return grep.run(
+            self.program,
+            self.handle,
+            begin,
+            self.size,
+            self.patterns,
+            excluded,
+            take,
+            self.stop_at,
+            self.long_lines,
+        )
+
+    def _pass_over(self) -> None:
+        aim = min(self.size, self.at + max(1 << 20, self.size // PASSED_SHARE))
+        self.passed += aim - self.at
+        while self.at < aim and time.monotonic() < self.stop_at:
+            data = os.pread(self.handle, min(grep.CHUNK, aim - self.at), self.at)
+            if not data:
+                self.size = aim = self.at
+            if self.newlines is not None:
+                self.newlines += data.count(b"\n")
+            self.at += len(data)
 
 
-def _pump(
-    into: int, out: int, feed: _Feed, stop_at: float, process: "subprocess.Popen[bytes]"
-) -> List[Tuple[int, bytes]]:
-    try:
-        fcntl.fcntl(into, F_SETPIPE_SZ, PIPE_SIZE)
-    except OSError:
-        # A user's pipes may be limited: smaller ones do.
-        pass
-    for number in (into, out):
-        fcntl.fcntl(number, fcntl.F_SETFL, os.O_NONBLOCK)
-    poll = select.poll()
-    poll.register(into, select.POLLOUT)
-    poll.register(out, select.POLLIN)
-    pending = memoryview(b"")
-    result: List[Tuple[int, bytes]] = []
-    rest = b""
-    while time.monotonic() < stop_at and len(result) < HITS_MAX:
-        for number, _ in poll.poll(1000):
-            if number == out:
-                data = os.read(out, CHUNK)
-                if not data:
-                    return result
-                *lines, rest = (rest + data).split(b"\n")
-                for line in lines:
-                    offset, colon, text = line.partition(b":")
-                    if colon and offset.isdigit():
-                        result.append((int(offset), text))
-                continue
-            pending = pending or memoryview(feed.chunk())
-            if not pending:
-                poll.unregister(into)
-                assert process.stdin is not None
-                process.stdin.close()
-                continue
-            try:
-                pending = pending[os.write(into, pending) :]
-            except BrokenPipeError:
-                poll.unregister(into)
-    feed.stopped = True
-    return result
+def _hit(row: grep.Row) -> Hit:
+    return Hit(row.offset, row.text[:TEXT_MAX], len(row.text))
 
 
-def _slowly(handle: int, begin: int, end: int, expression: Pattern[bytes]) -> List[Hit]:
+def _slowly(handle: int, begin: int, end: int, anchors: Anchors, kinds: _Kinds) -> None:
     data = os.pread(handle, end - begin, begin)
-    return [Hit(begin + m.start(), m.group()) for m in expression.finditer(data)][:HITS_MAX]
+    place = number = 0
+    for line in data.split(b"\n"):
+        if number < SLOW_HITS_MAX and anchors.expression.search(line[: grep.LINE_MAX]):
+            number += 1
+            kinds.add(Hit(begin + place, line[:TEXT_MAX], len(line)), None)
+        place += len(line) + 1

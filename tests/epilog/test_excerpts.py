@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from firstfault_epilog import anchors, excerpts, search
+from firstfault_epilog import anchors, excerpts, grep, search
 
 ANCHORS = anchors.read()
 BUDGET = 96 << 10
@@ -73,7 +73,7 @@ def test_a_traceback_is_kept_whole(tmp_path: Path) -> None:
 def test_an_anchor_across_two_chunks_is_found(tmp_path: Path) -> None:
     line = b"RuntimeError: CUDA error\n"
     for shift in (5, 10, 20):
-        before = search.CHUNK * 3 - shift
+        before = grep.CHUNK * 3 - shift
         data = b"x" * 79 + b"\n"
         data = (data * (before // 80 + 1))[: before - 1] + b"\n" + line + quiet(20_000)
 
@@ -123,7 +123,7 @@ def test_bytes_that_are_no_lines_are_normal_input(tmp_path: Path, unit: bytes) -
 def test_without_grep_start_and_end_are_searched_and_it_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "GREPS", ("/nonexistent/grep",))
+    monkeypatch.setattr(grep, "PATHS", ("/nonexistent/grep",))
     data = quiet(2000) + b"CUDA error: x\n" + quiet(60_000)
 
     found = cut(tmp_path, data)
@@ -169,8 +169,63 @@ def test_hits_stand_where_they_are_whatever_the_lines_lengths(tmp_path: Path) ->
         found = search.search(handle, len(data), ANCHORS, time.monotonic() + 10)
         os.close(handle)
 
-        places = [match.start() for match in re.finditer(b"CUDA error", data)]
-        hits = sorted(hit.offset for hit in (*found.first, *found.last))
-        # An anchor may be missed where a line of more than 64 KiB was broken in its middle.
-        assert set(hits) <= set(places)
-        assert len(places) - len(hits) <= 1
+        lines = {match.start(): match.group() for match in re.finditer(rb"[^\n]+", data)}
+        expected = {at for at, line in lines.items() if b"CUDA error" in line}
+        hits = {hit.offset for hit in (*found.first, *found.last)}
+        assert hits == expected
+        assert all(data[:at].count(b"\n") == before for at, before in found.newlines)
+
+
+def test_an_anchor_far_into_a_line_is_in_the_excerpt(tmp_path: Path) -> None:
+    data = quiet(2000) + b"." * 50_000 + b" CUDA error: here " + b"." * 50_000 + b"\n" + quiet(2000)
+
+    assert b" CUDA error: here " in text(cut(tmp_path, data))
+
+
+def test_what_is_rare_is_found_in_a_log_of_which_each_second_line_is_a_warning(
+    tmp_path: Path,
+) -> None:
+    data = b"".join(b"[%d] after Error: shard %d\nstep\n" % (n % 8, n) for n in range(200_000))
+    fault = b"ValueError: expected 4 features, got 5\n"
+    middle = len(data) // 2 - 1
+    middle = data.index(b"\n", middle) + 1
+    data = data[:middle] + fault + data[middle:]
+
+    found = cut(tmp_path, data)
+
+    assert fault in text(found)
+    assert b"shard 199999\n" in text(found)
+    assert found.note is None, "all of it was searched"
+
+
+def test_a_log_full_of_lines_that_all_differ_says_how_much_was_not_searched(
+    tmp_path: Path,
+) -> None:
+    numbers = random.Random(5)
+    data = b"".join(b"Error: %s\n" % numbers.randbytes(40).hex().encode() for _ in range(400_000))
+
+    found = cut(tmp_path, data)
+
+    assert "too many lines match" in (found.note or "")
+    assert data[-50:] in text(found)
+
+
+def test_an_errors_stack_is_kept_with_it_where_other_stacks_came_before(tmp_path: Path) -> None:
+    trace = b'Traceback (most recent call last):\n  File "a.py", line %d, in f\n    f()\n'
+    caught = b"".join(trace % n + b"TimeoutError: shard %d\n" % n + quiet(30) for n in range(900))
+    fault = trace % 7 + b"    g()\n" * 5 + b"ValueError: it is this one\n"
+    data = quiet(2000) + caught + fault + quiet(2000) + caught
+
+    assert fault in text(cut(tmp_path, data))
+
+
+def test_a_pipe_of_a_file_system_that_cannot_send_is_filled_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "sendfile", refuse)
+    data = quiet(50_000) + b"CUDA error: x\n" + quiet(50_000)
+
+    assert b"CUDA error: x\n" in text(cut(tmp_path, data))
