@@ -9,8 +9,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from firstfault.model.event import (
+    AgentSignalled,
     Cancelled,
     ClosingSignal,
+    Event,
     ExitNoticed,
     FatalError,
     LauncherEnd,
@@ -93,13 +95,15 @@ def deaths(run: Run) -> tuple[Death, ...]:
             told.setdefault(each.process, []).append(each)
     begun = _first_failures(run)
     ended = _steps_end(run)
+    stopped = _agents_stop(run)
     found = []
     for process in run.roster:
         signals = [event for pid in process.pids for event in closings.get(pid, ())]
         own = [event for event in signals if _ends(event, process)]
         death = _death(process, told.get(process, []), own)
         if death is not None:
-            found.append(_forced_by_step(_forced_by_time(death, begun), ended))
+            death = _closed_with_agent(_forced_by_time(death, begun), stopped)
+            found.append(_forced_by_step(death, ended))
     return tuple(found)
 
 
@@ -111,6 +115,35 @@ def _steps_end(run: Run) -> dict[str, int]:
             place = each.event.place
             found[place.document] = min(found.get(place.document, place.offset), place.offset)
     return found
+
+
+# Where an agent is told to stop, by its document and task; where no label tells agents apart, only
+# in a run of which no agent says that a rank of its own failed.
+def _agents_stop(run: Run) -> dict[tuple[str, int | None], int]:
+    failed = any(isinstance(each.event, ExitNoticed | TableEntry) for each in run.happened)
+    found: dict[tuple[str, int | None], int] = {}
+    for each in run.happened:
+        event = each.event
+        if isinstance(event, AgentSignalled) and not (failed and event.speaker.task is None):
+            key = (event.place.document, event.speaker.task)
+            found[key] = min(found.get(key, event.place.offset), event.place.offset)
+    return found
+
+
+# An agent that is told to stop ends its ranks: what one of them raises below that, and of whose end
+# the agent says nothing, may be for that.
+def _closed_with_agent(death: Death, stopped: dict[tuple[str, int | None], int]) -> Death:
+    if death.exits or death.raised is None:
+        return death
+    words = [each.event for each in death.raised.seen]
+    places = [stopped.get((e.place.document, _task(e)), e.place.offset) for e in words]
+    if any(place < e.place.offset for place, e in zip(places, words, strict=True)):
+        return msgspec.structs.replace(death, closed=True)
+    return death
+
+
+def _task(event: Event) -> int | None:
+    return getattr(getattr(event, "speaker", None), "task", None)
 
 
 # What srun ends with its step, gets SIGTERM and, after KillWait, SIGKILL.

@@ -68,15 +68,25 @@ class Surroundings(msgspec.Struct, frozen=True):
 
     ``signs`` are the telling lines of each process; ``aborting`` says that something in the logs
     aborts processes, ``task_ended`` that srun noted the end of a task, or that torchrun failed.
-    ``finished`` are the lines of nobody in particular that say the work was done. ``stopped`` says
-    that an agent was told to stop.
+    ``finished`` are the lines of nobody in particular that say the work was done. ``stopped`` are
+    the words of agents that were told to stop.
     """
 
     signs: dict[Process, list[Happened]]
     aborting: bool
     task_ended: bool
     finished: tuple[Happened, ...] = ()
-    stopped: bool = False
+    stopped: tuple[AgentSignalled, ...] = ()
+
+    def stopped_before(self, death: Death) -> bool:
+        """Whether the agent that notes the end of that process was told to stop before it."""
+        return any(
+            each.event.place.document == event.place.document
+            and each.event.place.offset > event.place.offset
+            and event.speaker.task in (None, death.process.task)
+            for each in death.exits
+            for event in self.stopped
+        )
 
     def finished_in(self, death: Death) -> list[Happened]:
         """Of ``finished``, those in the documents that note the end of that process."""
@@ -95,7 +105,7 @@ def surroundings(run: Run) -> Surroundings:
         any(_may_abort(each) for each in run.happened),
         any(isinstance(e.event, TaskEnd) or is_torchruns_end(e) for e in run.happened),
         tuple(e for e in run.happened if e.process is None and _means(e) == "finished"),
-        any(isinstance(each.event, AgentSignalled) for each in run.happened),
+        tuple(e.event for e in run.happened if isinstance(e.event, AgentSignalled)),
     )
 
 
@@ -249,7 +259,7 @@ def _signal_fault(
     lone = len(death.exits) < 2 and not (around.task_ended or death.fatal or death.traps)
     doubt = (number == 6 and around.aborting) or (number == 9 and bool(death.kills)) or lone
     # An agent that is told to stop kills what does not end in time.
-    doubt = doubt or (number == 9 and around.stopped)
+    doubt = doubt or (number == 9 and around.stopped_before(death))
     # A fatal error may be of a process that the rank started: its own end, or the kernel, tells.
     doubt = doubt or (exit_signal(death.exit_code) != number and not death.traps)
     finished = [e for e in signs if _means(e) == "finished"] or around.finished_in(death)
