@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from firstfault.diagnosis import diagnose
-from firstfault.judge.title import happened
-from firstfault.model.fault import Fault
+from firstfault.judge.title import happened, title
+from firstfault.model.fault import Fault, Proof
+from firstfault.model.line import Place
 from tests.diagnosis.case_files import NAMES, case
 
 
@@ -23,7 +24,7 @@ def test_a_title_is_one_line_and_never_a_causes_id(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "title"),
+    ("name", "said"),
     [
         ("hang", "Rank 2 on n2 did not arrive at a collective; the others waited 20 s in vain"),
         ("t24-hang", "Ranks waited 10 s in vain for others; no evidence tells for whom"),
@@ -47,7 +48,6 @@ def test_a_title_is_one_line_and_never_a_causes_id(name: str) -> None:
         ),
         ("t113-unresolvable", "The rendezvous host gpu-head.invalid could not be reached"),
         ("t113-port", "Port 29500 of the rendezvous or of its store was taken"),
-        ("s24-agent-killed", "Task 1 on n2 was killed (SIGKILL); nothing tells who sent it"),
         (
             "t27-no-script",
             "2 ranks (rank 0 on n1 is the lowest) did not find a file that it needs: "
@@ -60,14 +60,25 @@ def test_a_title_is_one_line_and_never_a_causes_id(name: str) -> None:
         ),
     ],
 )
-def test_a_title_holds_the_facts_of_its_case(name: str, title: str) -> None:
-    assert diagnose(case(name)).cause.title == title
+def test_a_title_holds_the_facts_of_its_case(name: str, said: str) -> None:
+    assert diagnose(case(name)).cause.title == said
 
 
 def test_what_a_gpu_suffered_is_said_of_the_gpu_where_no_process_is_known() -> None:
     lost = Fault("gpu.bus-lost", "x", host="c3", sources=frozenset({"kernel"}))
 
     assert happened(lost) == "a GPU fell off the bus or does not answer"
+
+
+def test_a_task_that_is_no_rank_is_named_as_a_task() -> None:
+    line = Proof(Place("a.out", 9, 0, "srun: error: n2: task 1: Killed"), "job output", "n2")
+    killed = Fault("process.killed", "x", host="n2", proofs=(line,))
+    texts = [line.place.text]
+
+    said = title("process.killed", (killed,), unordered=False, sure=False, texts=texts)
+
+    assert said == "Task 1 on n2 was killed (SIGKILL); nothing tells who sent it"
+    assert happened(killed) == "task 1 was killed (SIGKILL); nothing tells who sent it"
 
 
 def test_a_step_of_the_time_line_without_a_rank_says_who() -> None:

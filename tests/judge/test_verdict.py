@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from firstfault.diagnosis import diagnose
+from firstfault.judge.decide import Judgement
+from firstfault.judge.verdict import assemble
 from firstfault.model import verdict as v
+from firstfault.model.fault import Fault
+from firstfault.runs.told import told as read
 from tests.diagnosis import made
 from tests.diagnosis.case_files import NAMES, case
 
@@ -51,6 +56,25 @@ def test_ranks_that_may_not_be_all_are_not_counted_as_the_jobs(name: str) -> Non
 @pytest.mark.parametrize(("name", "ranks"), [("t24-kill-self", 2), ("exc", 6), ("live-oom-4n", 8)])
 def test_the_jobs_ranks_are_counted_where_all_are_seen(name: str, ranks: int) -> None:
     assert diagnose(case(name)).job.ranks == ranks
+
+
+def test_who_held_the_memory_is_noted() -> None:
+    (note,) = [n for n in diagnose(case("oom-4n")).notes if n.startswith("The kernel's table")]
+
+    assert "on n4: python3 (pid 11744) 1760 MiB" in note
+
+
+def test_nodes_that_failed_alike_are_all_named() -> None:
+    def down(host: str) -> Fault:
+        return Fault("node.kernel", "x", host=host, facts=(("sign", "kernel.oops"),))
+
+    told = msgspec.structs.replace(read(case("oom-4n")), runs=())
+    judgement = Judgement("node.kernel", v.LIKELY, v.LIKELY, (down("n1"), down("n2")))
+    verdict = assemble(told, None, judgement, (), (), "system", v.Remedy())
+
+    assert verdict.cause.title == "2 nodes (n[1-2]) had a fault in their kernel (oops)"
+    assert verdict.initiator.host == "n1"
+    assert verdict.initiator.also == (v.Member(None, "n2"),)
 
 
 def test_a_node_failed_before_slurm_noticed_it() -> None:

@@ -21,6 +21,7 @@ from firstfault.model.line import Span
 from firstfault.model.run import Process, Run, Told
 from firstfault.readers import nodelist
 
+_MOST_TABLES = 4
 # What such a cause rests on where no process is known that failed first.
 _ONLY_SIGNS = {"collective.timeout": ("waited",), "collective.peer-lost": ("peer-lost",)}
 NO_ZONE = "Local times in this evidence carry no time zone: they order events, but are not shown."
@@ -45,7 +46,7 @@ def assemble(
         lines = proofs.of_effects(judgement.effects, _ONLY_SIGNS.get(cause, ()))
     step = _step(judgement, run)
     role = "cause" if cause != "unknown" else "context"
-    notes = [*told.notes, *(() if told.zoned else (NO_ZONE,))]
+    notes = [*_held(roots), *told.notes, *(() if told.zoned else (NO_ZONE,))]
     return v.Verdict(
         job=job(told, run),
         cause=v.Cause(
@@ -77,6 +78,17 @@ def assemble(
         coverage=_coverage(told, run),
         notes=tuple(notes),
     )
+
+
+# Who held the memory that was short, by the kernel's own table: the one it chose need not be it.
+def _held(roots: Sequence[Fault]) -> tuple[str, ...]:
+    found = [
+        f"The kernel's table of who held memory{f' on {fault.host}' if fault.host else ''}: {held}."
+        for fault in roots
+        if fault.cause in ("memory.cgroup-oom", "memory.host-oom")
+        and (held := dict(fault.facts).get("held"))
+    ]
+    return tuple(dict.fromkeys(found))[:_MOST_TABLES]
 
 
 def job(told: Told, run: Run | None) -> v.Job:
@@ -163,9 +175,7 @@ def _initiator(told: Told, judgement: Judgement, run: Run | None, step: str | No
     process = first.process
     span = _shown(told, first.at)
     also = tuple(
-        v.Member(fault.process.rank, fault.process.host)
-        for fault in roots[1:]
-        if fault.process is not None
+        dict.fromkeys(_member(fault) for fault in roots[1:] if fault.process or fault.host)
     )
     return v.Initiator(
         rank=process.rank if process else None,
@@ -181,6 +191,11 @@ def _initiator(told: Told, judgement: Judgement, run: Run | None, step: str | No
         confidence=judgement.initiator_confidence,
         also=also,
     )
+
+
+def _member(fault: Fault) -> v.Member:
+    process = fault.process
+    return v.Member(process.rank if process else None, process.host if process else fault.host)
 
 
 def _own(fault: Fault) -> tuple[Process, ...]:
