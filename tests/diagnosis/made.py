@@ -67,6 +67,41 @@ def raised(error: str, line: int = 31) -> list[str]:
     ]
 
 
+# Ordinary lines of a rank at work.
+WORK = [f"step {number} loss 0.{number}" for number in range(10, 50)]
+
+
+def hooked(rank: int, lines: list[str]) -> list[str]:
+    """The lines with torch's own prefix alone."""
+    return [f"[rank{rank}]: {line}" for line in lines]
+
+
+def hosted(lines: list[str], host: str) -> list[str]:
+    """A table that names its host."""
+    return [line.replace("localhost", host) for line in lines]
+
+
+def agent_raised(error: str) -> list[str]:
+    """A traceback of torchrun's own."""
+    return [
+        "Traceback (most recent call last):",
+        '  File "/opt/venv/bin/torchrun", line 8, in <module>',
+        "    sys.exit(main())",
+        '  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/launcher/api.py", line 374, in f',
+        "    result = agent.run()",
+        error,
+    ]
+
+
+def error_json(error: str, at_s: int) -> list[str]:
+    """torchrun's record of an exception."""
+    return [
+        f'{{"message": {{"message": "{error}", "extraInfo": {{"py_callstack": "Traceback (most '
+        f'recent call last):\\n  File \\"/home/eve/run/loop.py\\", line 3, in f\\n{error}\\n", '
+        f'"timestamp": "{at_s}"}}}}}}'
+    ]
+
+
 def noticed(
     local: int, pid: int, code: int, agent: int = 900, clock: str = "10:00:05"
 ) -> list[str]:

@@ -28,6 +28,7 @@ from tests.diagnosis.damage import (
     is_kernel,
     with_documents,
 )
+from tests.diagnosis.handling import HANDLING
 from tests.diagnosis.strangers import (
     collateral,
     foreign_console,
@@ -320,6 +321,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     renumber_job,
     shuffle_documents,
     age,
+    *HANDLING,
 )
 
 
