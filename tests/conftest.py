@@ -10,6 +10,20 @@ import pytest
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds ``--soak``: the tests that take minutes, too."""
+    parser.addoption("--soak", action="store_true", help="run the long tests (marker soak) as well")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves the tests marked ``soak`` out, whatever ``-m`` says, unless ``--soak`` is given."""
+    if config.getoption("--soak"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("soak") is not None]
+    items[:] = [item for item in items if item not in set(left_out)]
+    config.hook.pytest_deselected(items=left_out)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips what this machine cannot run, or fails it where that was asked for."""
     if item.get_closest_marker("cluster") is not None:

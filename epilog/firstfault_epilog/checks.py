@@ -4,7 +4,7 @@ import os
 import sys
 from typing import List, NamedTuple, Optional, TextIO
 
-from firstfault_epilog import entries, kernel
+from firstfault_epilog import entries, epilog_lines, kernel
 from firstfault_epilog import settings as node_settings
 from firstfault_epilog.settings import Settings
 
@@ -37,7 +37,9 @@ def points(settings: Settings) -> List[Point]:
     return [
         _python(settings),
         _root(),
+        *_slurm(),
         _queue(settings),
+        _works(settings),
         _starter(settings),
         _spool(settings),
         _kernel_log(settings),
@@ -50,13 +52,13 @@ def _off(config: str) -> Point:
     return Point("switched on", f"{path} turns everything off: remove it" if off else None)
 
 
+# The script tries other places where FIRSTFAULT_PYTHON is none: this one runs, and tells.
 def _python(settings: Settings) -> Point:
     version = "{}.{}.{}".format(*sys.version_info[:3])
-    if not os.access(settings.python, os.X_OK):
-        return Point("python", f"{settings.python} cannot be run: set FIRSTFAULT_PYTHON")
     if sys.version_info < (3, 6):
         return Point(f"python {version}", "3.6 or later is needed: set FIRSTFAULT_PYTHON")
-    return Point(f"python {version}", None)
+    found = "" if os.access(settings.python, os.X_OK) else f", as {settings.python} is not there"
+    return Point(f"python {version} ({sys.executable}{found})", None)
 
 
 def _root() -> Point:
@@ -78,6 +80,42 @@ def _queue(settings: Settings) -> Point:
     if bad:
         return Point(what, f"{bad} entries in quarantine: see the .reason files, then remove them")
     return Point(f"{what} ({waiting} waiting)", None)
+
+
+# What slurm.conf says of the Epilog, where there is a slurm.conf on this node.
+def _slurm() -> List[Point]:
+    path = epilog_lines.configuration(os.environ.get("SLURM_CONF"))
+    if path is None:
+        return []
+    scripts = epilog_lines.scripts(path)
+    found = [Point(f"epilog {name}", fault) for name, fault in epilog_lines.faults(scripts)]
+    ours = [name for name in scripts.paths if epilog_lines.is_ours(name)]
+    what = f"slurm.conf {path}"
+    if ours:
+        found.append(Point(f"{what} runs {ours[0]}", None))
+    elif scripts.includes:
+        found.append(Point(f"{what} (it includes other files, which were not read)", None))
+    else:
+        found.append(Point(what, "no Epilog= line runs firstfault-epilog: add it, reconfigure"))
+    return found
+
+
+def _works(settings: Settings) -> Point:
+    what = "works"
+    try:
+        off = entries.turned_off(settings.queue)
+        failures = entries.failures(settings.queue)
+        missed = entries.dropped(settings.queue)
+    except OSError as error:
+        return Point(what, f"{error.filename}: {error.strerror}")
+    if off is not None:
+        path = os.path.join(settings.queue, entries.OFF)
+        return Point(what, f"turned itself off for an hour at {off}; mend it, then remove {path}")
+    if failures:
+        return Point(what, f"{len(failures)} failures since its last record: {failures[-1]}")
+    if missed:
+        return Point(what, f"{missed} ends of jobs were not noted: nobody took the queue")
+    return Point(what, None)
 
 
 def _starter(settings: Settings) -> Point:

@@ -8,14 +8,22 @@ import syslog
 import time
 from typing import List
 
-from firstfault_epilog import __version__, checks, collection, entries, kernel, record
+from firstfault_epilog import __version__, checks, collection, entries, kernel, preview, record
 from firstfault_epilog import settings as node_settings
 from firstfault_epilog.record import Clock
 from firstfault_epilog.settings import Settings
 
+# EX_TEMPFAIL and EX_SOFTWARE of sysexits.h: the script that starts the collector tells them apart.
+NOT_NOW = 75
+FAILED = 70
+
 
 def main(argv: List[str]) -> int:
-    """Runs one command; its exit status: 0 done, 1 something failed, 2 bad usage."""
+    """Runs one command; its exit status.
+
+    0: done; 1: ``check`` found a fault; 2: bad usage; `NOT_NOW`: the queue or the spool cannot be
+    used, which is told; `FAILED`, or any other: a failure of the collector's own.
+    """
     parser = argparse.ArgumentParser(
         prog="firstfault-epilog.pyz",
         description="Collects the evidence of jobs that ended on this node.",
@@ -23,6 +31,7 @@ def main(argv: List[str]) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     collect = commands.add_parser("collect", help="turn the queue's entries into evidence records")
     check = commands.add_parser("check", help="tell, point by point, whether this node is set up")
+    check.add_argument("job", metavar="JOBID", nargs="?", help="what this job's record would hold")
     for command in (collect, check):
         command.add_argument("--config", metavar="FILE", default=node_settings.DEFAULT_PATH)
     commands.add_parser("version", help="print the version")
@@ -31,6 +40,8 @@ def main(argv: List[str]) -> int:
         print(f"firstfault-epilog {__version__}")
         return 0
     if arguments.command == "check":
+        if arguments.job is not None:
+            return preview.run(arguments.config, arguments.job, sys.stdout)
         return checks.run(arguments.config, sys.stdout)
     if arguments.command == "collect":
         return _collect(arguments.config)
@@ -61,17 +72,17 @@ def _collect(config: str) -> int:
                 return status
     except OSError as error:
         _warn(f"queue {settings.queue}: {error.strerror} ({error.filename})")
-        return 1
+        return NOT_NOW
 
 
 def _take_all(settings: Settings) -> int:
-    status = 0
     clock = None
+    statuses = {0}
     for path in entries.claim_all(settings.queue):
         if clock is None:
             clock = kernel.calibrate(settings.kernel_log, settings.kernel_offset_s, time.time())
-        status = max(status, _take(path, settings, clock))
-    return status
+        statuses.add(_take(path, settings, clock))
+    return FAILED if FAILED in statuses else max(statuses)
 
 
 # The boundary at which one entry's failure stops: the others go on.
@@ -84,12 +95,19 @@ def _take(path: str, settings: Settings, clock: Clock) -> int:
         return 0
     try:
         evidence = collection.collect(entry, settings, clock)
+        missed = entries.dropped(settings.queue)
+        if missed:
+            note = (
+                f"{missed} earlier ends of jobs were not noted on this node: nobody took the queue"
+            )
+            _warn(note)
+            evidence = evidence._replace(notes=(*evidence.notes, note))
         data = record.encode(evidence)
     except Exception as error:  # noqa: BLE001 (the boundary: the reason stands beside the entry)
         reason = f"collecting failed: {type(error).__name__}: {error}"
         _warn(f"entry {path}: {reason}: moved to the quarantine")
         entries.quarantine(settings.queue, path, reason)
-        return 1
+        return FAILED
     try:
         record.write(settings.spool, record.file_name(evidence), data)
     except OSError as error:
@@ -98,8 +116,9 @@ def _take(path: str, settings: Settings, clock: Clock) -> int:
             "make the folder, or room in it"
         )
         entries.keep_for_later(path)
-        return 1
+        return NOT_NOW
     os.unlink(path)
+    entries.forget_troubles(settings.queue)
     return 0
 
 

@@ -5,6 +5,9 @@ queue/ready/       whole
 queue/claimed/     being collected; N.NAME where N counts the collectors that took it
 queue/quarantine/  could not be used; NAME.reason says why
 queue/lock         held by the one collector that runs
+queue/failures     a line for each failure of the collector's own since the last record
+queue/off          the collector turned itself off: when and why
+queue/new/.dropped a byte for each end of a job that was not noted
 """
 
 import errno
@@ -12,7 +15,7 @@ import fcntl
 import os
 import stat
 import time
-from typing import Dict, Iterator, List, NamedTuple, Optional
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 FOLDERS = ("new", "ready", "claimed", "quarantine")
 FIRST_FIELD = b"firstfault.entry/1"
@@ -22,6 +25,11 @@ BYTES_MAX = 4 << 20
 ATTEMPTS_MAX = 3
 # The Epilog needs a millisecond between creating an entry and moving it.
 ABANDONED_AFTER_S = 60.0
+# The Epilog's script turns it on again after this time.
+OFF_FOR_S = 3600.0
+OFF = "off"
+FAILURES = "failures"
+_DROPPED = os.path.join("new", ".dropped")
 _NAMES = (b"CUDA_VISIBLE_DEVICES", b"GPU_DEVICE_ORDINAL", b"ROCR_VISIBLE_DEVICES")
 
 
@@ -74,11 +82,14 @@ def prepare(queue: str) -> None:
     """Makes the queue's folders. Raises OSError, also where others could write to the queue."""
     for folder in FOLDERS:
         os.makedirs(os.path.join(queue, folder), mode=0o700, exist_ok=True)
-    info = os.stat(queue)
-    if info.st_uid != os.geteuid() or info.st_mode & 0o022:
-        raise PermissionError(
-            errno.EPERM, "others own it or may write to it: chown and chmod 700 it", queue
-        )
+    for path in (queue, *(os.path.join(queue, folder) for folder in FOLDERS)):
+        info = os.lstat(path)
+        if not stat.S_ISDIR(info.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, "it is not a folder, or a link to one", path)
+        if info.st_uid != os.geteuid() or info.st_mode & 0o022:
+            raise PermissionError(
+                errno.EPERM, "others own it or may write to it: chown and chmod 700 it", path
+            )
 
 
 def lock(queue: str) -> Optional[int]:
@@ -156,6 +167,44 @@ def quarantine(queue: str, path: str, reason: str) -> None:
         file.write(reason + "\n")
 
 
+def turned_off(queue: str) -> Optional[str]:
+    """When and why the collector turned itself off; None where it did not, or long ago."""
+    path = os.path.join(queue, OFF)
+    try:
+        if time.time() - os.lstat(path).st_mtime > OFF_FOR_S:
+            return None
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.readline(1000).strip()
+    except FileNotFoundError:
+        return None
+
+
+def failures(queue: str) -> Tuple[str, ...]:
+    """The failures of the collector's own since it last wrote a record."""
+    try:
+        with open(os.path.join(queue, FAILURES), encoding="utf-8", errors="replace") as file:
+            return tuple(file.read(1 << 16).splitlines())
+    except FileNotFoundError:
+        return ()
+
+
+def forget_troubles(queue: str) -> None:
+    """Begins both counts anew: the collector works, and what was dropped has been told."""
+    for name in (FAILURES, _DROPPED):
+        try:
+            os.unlink(os.path.join(queue, name))
+        except FileNotFoundError:
+            continue
+
+
+def dropped(queue: str) -> int:
+    """How many ends of jobs were not noted, because nobody took the queue."""
+    try:
+        return os.lstat(os.path.join(queue, _DROPPED)).st_size
+    except FileNotFoundError:
+        return 0
+
+
 def _oldest_first(folder: str, names: List[str]) -> List[str]:
     def modified(name: str) -> int:
         try:
@@ -169,6 +218,8 @@ def _oldest_first(folder: str, names: List[str]) -> List[str]:
 # An Epilog that was killed between writing and moving leaves its entry behind, whole or not.
 def _sweep_new(queue: str) -> None:
     for name in os.listdir(os.path.join(queue, "new")):
+        if name.startswith("."):
+            continue
         path = os.path.join(queue, "new", name)
         try:
             if time.time() - os.lstat(path).st_mtime < ABANDONED_AFTER_S:
