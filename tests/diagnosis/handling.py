@@ -82,14 +82,14 @@ def mix_streams(chance: random.Random, case: Case, ground: Ground) -> Case:
 
     def mixed(data: bytes) -> bytes:
         streams: dict[bytes, list[bytes]] = {}
+        order: list[bytes] = []
         for line in data.splitlines(keepends=True):
             lead = _STREAM.match(line)
-            streams.setdefault(lead[1] if lead else b"", []).append(line)
-        order = [key for key, lines in streams.items() for _ in lines]
+            order.append(lead[1] if lead else b"")
+            streams.setdefault(order[-1], []).append(line)
         # Neighbours change places; what was far apart stays so.
-        for place in range(len(order) - 1):
-            other = min(len(order) - 1, place + chance.randrange(4))
-            order[place], order[other] = order[other], order[place]
+        moved = [(place + chance.uniform(0, 3), key) for place, key in enumerate(order)]
+        order = [key for _, key in sorted(moved)]
         heads = {key: iter(lines) for key, lines in streams.items()}
         return b"".join(next(heads[key]) for key in order)
 

@@ -174,7 +174,7 @@ def cut_middle(chance: random.Random, case: Case, ground: Ground) -> Case:
 
 def lose_lines(chance: random.Random, case: Case, ground: Ground) -> Case:
     """Single lines of all outputs were lost."""
-    share = chance.choice((0.02, 0.1, 0.4))
+    share = chance.choice((0.02, 0.1, 0.2))
 
     def thinned(data: bytes) -> bytes:
         lines = data.splitlines(keepends=True)

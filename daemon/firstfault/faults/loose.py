@@ -56,7 +56,9 @@ def unattributed(run: Run, ends: Sequence[Death], nameless: Sequence[Death]) -> 
         effects += part.effects
         left = [death for death in left if death not in mine or death in part.nameless]
     rest = _within(anybodys, left, alone=alone)
-    return Loose((*faults, *rest.faults), (*effects, *rest.effects), rest.nameless)
+    # These stand in documents in which no agent of a rank that ended so speaks.
+    guessed = (msgspec.structs.replace(fault, rank_sure=False) for fault in rest.faults)
+    return Loose((*faults, *guessed), (*effects, *rest.effects), rest.nameless)
 
 
 def _scope(each: Happened) -> Scope:
