@@ -111,3 +111,37 @@ def test_what_need_not_be_another_process_or_is_little_is_not_named(words: str) 
     verdict = made.judged(raised(FULL + words), made.accounting("FAILED"))
 
     assert "8821" not in verdict.cause.title
+
+
+NCCL = (
+    "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3699, unhandled cuda "
+    "error (run with NCCL_DEBUG=INFO for details), NCCL version 2.27.3"
+)
+
+
+def refused(*more: str) -> v.Verdict:
+    rank = made.of_rank(0, 0, [*made.raised(NCCL), *more])
+    return made.judged(
+        made.console(
+            made.of_task(0, rank, made.noticed(0, 700, 1)),
+            made.of_task(0, made.table((0, 0, 1, 700), errors={0: NCCL})),
+            made.task_ended("c1", 0),
+        ),
+        made.accounting("FAILED"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("last", "cause"),
+    [
+        ("Cuda failure 2 'out of memory'", "memory.gpu-oom"),
+        ("Failed to CUDA calloc async 608 bytes", "memory.gpu-oom"),
+        ("Cuda failure 700 'an illegal memory access was encountered'", "gpu.illegal-access"),
+        ("Cuda failure 1 'invalid argument'", "collective.error"),
+    ],
+)
+def test_an_error_of_the_card_that_nccl_met_is_the_cards(last: str, cause: str) -> None:
+    verdict = refused("ncclUnhandledCudaError: Call to CUDA function failed.", "Last error:", last)
+
+    assert (verdict.cause.id, verdict.cause.confidence) == (cause, v.LIKELY)
+    assert verdict.initiator.rank == 0

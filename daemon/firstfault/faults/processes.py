@@ -39,6 +39,7 @@ _WORKER_CAUSES = {
 }
 # What a process says of these, a signal that it died of may follow.
 NARROWER = ("gpu.", "memory.", "collective.", "storage.", "process.resource-limit")
+_CARDS = ("gpu.", "memory.gpu")
 # Faults of the device and of collectives abort a process too.
 _ABORTING = ("gpu.", "collective.", "waited", "memory.gpu")
 
@@ -208,6 +209,11 @@ def _came_before(one: Span | None, other: Span | None) -> bool:
     return one is not None and other is not None and one.before(other)
 
 
+def _of_card(signs: Sequence[Happened]) -> str | None:
+    means = [_means(each) or "" for each in signs]
+    return next((m for m in means if m.startswith(_CARDS) and m != "gpu.unhealthy"), None)
+
+
 def _raised_fault(death: Death, raised: Raised, signs: Sequence[Happened]) -> Fault:
     event = raised.event
     cause = cause_of(event, raised.means)
@@ -215,6 +221,10 @@ def _raised_fault(death: Death, raised: Raised, signs: Sequence[Happened]) -> Fa
     if limit == CONFIRMED and not raised.ended:
         limit = LIKELY
     facts: list[tuple[str, str]] = []
+    key = same_key(event, raised.means)
+    if cause == "collective.error" and (own := _of_card(signs)):
+        # NCCL met an error of the card: its own line, or the exception's further ones, say which.
+        cause, limit, key = own, weaker(limit, LIKELY), own
     if cause == "worker-killed":
         cause = _WORKER_CAUSES.get(death.worker_signal or "Killed", "process.killed")
         if death.worker_signal is None:
@@ -234,7 +244,7 @@ def _raised_fault(death: Death, raised: Raised, signs: Sequence[Happened]) -> Fa
     ordered = [*raised.seen, *death.exits[:1]]
     return Fault(
         cause=cause,
-        key=same_key(event, raised.means),
+        key=key,
         process=death.process,
         host=death.process.host,
         at=_raised_at(raised) or death.noticed_at,
