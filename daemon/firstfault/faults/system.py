@@ -20,8 +20,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from firstfault.faults.cards import with_cards
+from firstfault.faults.clocks import in_hosts_window
 from firstfault.faults.death import Death
-from firstfault.faults.memory import in_window
 from firstfault.faults.processes import proof
 from firstfault.faults.signals import exit_signal
 from firstfault.model.event import KernelSign
@@ -102,7 +102,9 @@ def _of_job(told: Told, run: Run, faults: Sequence[Fault]) -> Iterator[_Seen]:
         event = each.event
         if not isinstance(event, KernelSign) or dict(event.facts).get("recovered"):
             continue
-        if event.place.text in texts or not in_window(event.at, told):
+        if event.place.text in texts:
+            continue
+        if not in_hosts_window(event.at, event.host, told, run):
             continue
         if event.host is not None and hosts and _short(event.host) not in hosts:
             continue
