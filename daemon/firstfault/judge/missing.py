@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firstfault.judge import keeping
 from firstfault.judge.decide import Judgement, kernel_read
 from firstfault.judge.ranks import ranges
-from firstfault.model.event import ClosingSignal, ExitNoticed, TableEntry, TaskEnd
+from firstfault.model.event import (
+    Cancelled,
+    NodeFailure,
+    OomNoticed,
+    SlurmNote,
+    StepEnded,
+    TaskEnd,
+)
 from firstfault.model.fault import Fault
 from firstfault.model.run import Run, Told
 from firstfault.model.verdict import CONFIRMED, POSSIBLE, UNKNOWN, Missing
 from firstfault.readers import nodelist
+
+# Of more ranks than this, those that are left out are not listed.
+_MOST_RANKS = 100_000
 
 
 def missing(told: Told, run: Run | None, judgement: Judgement) -> tuple[Missing, ...]:
@@ -19,12 +30,13 @@ def missing(told: Told, run: Run | None, judgement: Judgement) -> tuple[Missing,
         return ()
     return (
         *_absent(told),
-        *_kernel(told, judgement),
+        *_kernel(told, run, judgement),
         *_sender(judgement),
         *_logs(told, run, judgement),
         *_words(judgement),
         *_peers(told, run, judgement),
-        *_stopped(judgement),
+        *_joined(run, judgement),
+        *_stopped(told, run, judgement),
     )
 
 
@@ -38,7 +50,7 @@ def _absent(told: Told) -> Iterator[Missing]:
 
 
 # A kernel log tells why a process died of a signal, or vanished; not why it raised or exited.
-def _kernel(told: Told, judgement: Judgement) -> Iterator[Missing]:
+def _kernel(told: Told, run: Run | None, judgement: Judgement) -> Iterator[Missing]:
     if judgement.cause not in ("unknown", "process.killed") or judgement.confidence == CONFIRMED:
         return
     unknown = judgement.cause == "unknown"
@@ -55,8 +67,19 @@ def _kernel(told: Told, judgement: Judgement) -> Iterator[Missing]:
     yield Missing(
         f"the whole kernel log of {where}" if partly else f"kernel log of {where}",
         "it tells an OOM kill from a kill by a person or a program",
+        _kernel_log(run, where),
+    )
+
+
+def _kernel_log(run: Run | None, where: str) -> str:
+    if run is not None and keeping.launcher(run) == "kubernetes":
+        return (
+            f"kubectl describe pod {where} (Last State says OOMKilled), and journalctl -k on the "
+            "node that it ran on."
+        )
+    return (
         f"journalctl -k on {where}, or dmesg -T, for all of the job's time; firstfault's Epilog "
-        "collects it.",
+        "collects it."
     )
 
 
@@ -87,33 +110,34 @@ def _logs(told: Told, run: Run | None, judgement: Judgement) -> Iterator[Missing
         yield Missing(
             "the job's output",
             "it holds the ranks' and the agents' own words",
-            "The file of sbatch --output (slurm-JOBID.out by default).",
+            "The file of sbatch --output (slurm-JOBID.out by default), or what the launcher printed.",
         )
     elif run is not None and not any(process.run for process in run.roster):
         yield Missing(
             "per-rank logs",
             "they hold each rank's last words, also of ranks whose output was lost or mixed",
-            _rank_logs(run),
+            keeping.kept(keeping.launcher(run), keeping.pods(run)),
         )
-    if told.facts is None:
-        yield Missing(
-            "Slurm's account of the job",
-            "it tells a failure from a cancellation, a time limit and a lost node",
-            "sacct -P -j JOBID --format=JobID,JobIDRaw,State,ExitCode,DerivedExitCode,NodeList,"
-            "Start,End,Timelimit,Reason",
-        )
+    yield from _account(told, run)
 
 
-# How each launcher keeps the ranks' output apart.
-def _rank_logs(run: Run) -> str:
-    events = [each.event for each in run.happened]
-    if any(isinstance(e, TaskEnd) for e in events) and not any(
-        isinstance(e, ExitNoticed | TableEntry | ClosingSignal) for e in events
-    ):
-        return "srun --output=DIR/%j-%t.log (a file for each task), or srun --label."
-    return (
-        "torchrun --log-dir DIR --redirects 3 --tee 3 (or PET_LOG_DIR and PET_TEE=3), and "
-        "@record on the program's main function."
+# Whether the job ran under Slurm, by its words or its accounting.
+def _is_slurms(told: Told, run: Run | None) -> bool:
+    spoken = (Cancelled, NodeFailure, OomNoticed, SlurmNote, StepEnded, TaskEnd)
+    words = run is not None and any(isinstance(each.event, spoken) for each in run.happened)
+    return told.facts is not None or bool(told.jobs) or words
+
+
+def _account(told: Told, run: Run | None) -> Iterator[Missing]:
+    if told.facts is not None or (run is not None and keeping.launcher(run) == "kubernetes"):
+        return
+    job = next(iter(told.jobs)) if len(told.jobs) == 1 else "JOBID"
+    under = "" if _is_slurms(told, run) else "If the job ran under Slurm: "
+    yield Missing(
+        "Slurm's account of the job",
+        "it tells a failure from a cancellation, a time limit and a lost node",
+        f"{under}sacct -P -j {job} --format=JobID,JobIDRaw,State,ExitCode,DerivedExitCode,NodeList,"
+        "Start,End,Timelimit,Reason",
     )
 
 
@@ -132,8 +156,9 @@ def _words(judgement: Judgement) -> Iterator[Missing]:
         yield Missing(
             "the stacks of the ranks that did not arrive",
             "ranks waited in vain for others, and nothing tells what the others did",
-            "py-spy dump --pid PID on each rank while it hangs; with NCCL, "
-            "TORCH_FR_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 (the flight recorder).",
+            "py-spy dump --pid PID on each rank while it hangs; with NCCL, the flight recorder: "
+            "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 (newer torch: TORCH_FR_BUFFER_SIZE) and "
+            "TORCH_NCCL_DUMP_ON_TIMEOUT=1.",
         )
 
 
@@ -141,27 +166,71 @@ def _words(judgement: Judgement) -> Iterator[Missing]:
 def _peers(told: Told, run: Run | None, judgement: Judgement) -> Iterator[Missing]:
     if judgement.cause != "collective.peer-lost" or run is None:
         return
-    heard = {process.host for process in run.roster if process.lines is not None}
+    lost = {e.process for e in judgement.effects if e.process}
+    ranks = {process.rank for process in lost if process.rank is not None}
+    heard = {p.host for p in (*run.roster, *lost) if p.lines is not None or p in lost}
     unread = sorted(set(told.nodes or told.hosts) - heard - set(told.absent))
-    lost = {e.process.rank for e in judgement.effects if e.process and e.process.rank is not None}
     where = f"the ranks on {nodelist.fold(unread)}" if unread else "the rank that was lost"
-    but = f": these ranks only lost it: {ranges(sorted(lost))}" if lost else ""
+    if not unread and (left := _left_out(run, ranks)):
+        where = f"rank {left}" if left.isdigit() else f"ranks {left}"
+    but = f": these ranks only lost it: {ranges(sorted(ranks))}" if ranks else ""
     yield Missing(
         f"the output and the end of {where}",
         f"every word in this evidence follows from a peer's death{but}",
-        "The other nodes' logs of this job, their agents' failure tables, and the kernel log of "
-        "the host whose rank was lost (journalctl -k).",
+        _elsewhere(run),
     )
 
 
-def _stopped(judgement: Judgement) -> Iterator[Missing]:
+# The ranks of which nothing is known, where it is known how many there were.
+def _left_out(run: Run, ranks: set[int]) -> str | None:
+    count = run.expected_ranks or 0
+    seen = ranks | {process.rank for process in run.roster if process.rank is not None}
+    return ranges(sorted(set(range(count)) - seen)) if count <= _MOST_RANKS else None
+
+
+def _elsewhere(run: Run) -> str:
+    name = keeping.launcher(run)
+    if name == "kubernetes":
+        return (
+            "kubectl logs --previous POD and kubectl describe pod POD of the other pods; the kernel "
+            "log of the node whose pod was lost (journalctl -k)."
+        )
+    if name in ("srun", "lightning", "spawn", "mpirun", "mpiexec"):
+        return (
+            f"{keeping.kept(name)} And the kernel log of the host whose rank was lost "
+            "(journalctl -k)."
+        )
+    return (
+        "The other nodes' logs of this job, their agents' failure tables, and the kernel log of "
+        "the host whose rank was lost (journalctl -k)."
+    )
+
+
+def _stopped(told: Told, run: Run | None, judgement: Judgement) -> Iterator[Missing]:
     if judgement.cause != "process.interrupted":
         return
+    watchers = "the shell history and the programs that watch over jobs on that host"
+    if run is not None and keeping.launcher(run) == "kubernetes":
+        how = "kubectl describe pod POD and kubectl get events: evictions, deletions, node drains."
+    elif _is_slurms(told, run):
+        how = f"sacct (CANCELLED by UID) tells whether Slurm did; else {watchers}."
+    else:
+        how = f"{watchers[0].upper()}{watchers[1:]}; under a batch system, its accounting."
+    yield Missing("who sent the signal", "a program that is told to stop is not told by whom", how)
+
+
+# Who did come says nothing of who did not.
+def _joined(run: Run | None, judgement: Judgement) -> Iterator[Missing]:
+    if judgement.cause != "rendezvous.timeout":
+        return
+    pods = run is not None and keeping.launcher(run) == "kubernetes"
     yield Missing(
-        "who sent the signal",
-        "a program that is told to stop is not told by whom",
-        "sacct (CANCELLED by UID) tells whether Slurm did; else the shell history and the "
-        "programs that watch over jobs on that host.",
+        "the launchers' output of the nodes that did not join",
+        "the nodes that came only say that they waited; why the others did not come, these say",
+        "kubectl get pods and kubectl logs of each pod of the job."
+        if pods
+        else "Each node's own launcher output (srun --label tells them apart): did it start, and "
+        "which host and port did it try?",
     )
 
 
