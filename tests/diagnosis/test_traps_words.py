@@ -233,3 +233,31 @@ def test_torchruns_own_failure_agrees_with_its_word_of_a_segfault() -> None:
 
     assert sure_cause(made.judged(made.console(word, failed))) == "process.segfault"
     assert sure_cause(made.judged(made.console(word))) is None
+
+
+WAITED = (
+    "[rank2]:[E ProcessGroupNCCL.cpp:563] [Rank 2] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=914, OpType=ALLREDUCE, NumelIn=531, NumelOut=531, Timeout(ms)=600000) ran for "
+    "600123 milliseconds before timing out."
+)
+HOOKED = [f"[rank3]: {line}" for line in made.raised(DIVIDED)]
+
+
+def test_an_uncaught_exception_whose_peers_then_waited_in_vain_ended_the_job() -> None:
+    verdict = made.judged(made.console(["[rank3]: begun", *HOOKED, WAITED]))
+
+    assert sure_cause(verdict) == "python.exception"
+    assert sure_rank(verdict) == 3
+
+
+def test_an_uncaught_exception_that_work_follows_need_not_have_ended_the_job() -> None:
+    verdict = made.judged(made.console([*HOOKED, WAITED, "step 7 loss 0.3", "step 8 loss 0.3"]))
+
+    assert sure_cause(verdict) is None
+
+
+def test_an_uncaught_exception_whose_rank_speaks_again_need_not_have_ended_the_job() -> None:
+    again = [f"[rank3]:[W10{n}] warming up again" for n in range(3)]
+    verdict = made.judged(made.console([*HOOKED, *again, WAITED]))
+
+    assert sure_cause(verdict) is None

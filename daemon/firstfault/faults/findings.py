@@ -78,6 +78,10 @@ def findings(told: Told, run: Run) -> Findings:
         if not (faults or tasks):
             faults, tasks = of_launchers(run)
         named = tuple(tasks)
+    if not (faults or named):
+        # Ranks that lost a peer, and a launcher that names a signal: the peer's.
+        signalled = of_launchers(run)[0]
+        faults = signalled if len(signalled) == 1 else []
     crashed = _crashed_launchers(run, faults)
     return Findings(
         faults=tuple(faults),

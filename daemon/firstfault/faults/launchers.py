@@ -39,7 +39,7 @@ def _fault(
     return Fault(
         cause=cause,
         key=f"{cause} {event.exit_code}",
-        host=event.host,
+        host=event.host or event.speaker.host,
         sources=frozenset({"launcher"}),
         proofs=(proof(each),),
         limit=LIKELY,

@@ -19,6 +19,7 @@ from firstfault.model.event import (
     NodeFailure,
     OomNoticed,
     PodEnd,
+    Sign,
     StepEnded,
     TableEntry,
     TaskEnd,
@@ -94,12 +95,28 @@ def _failure_is_known(told: Told, run: Run) -> bool:
         return True
     ended = any(_is_end(each) for each in run.happened)
     restarts = any(isinstance(e, ExitNoticed) for e in events)
-    # A rank's own file ends with its attempt, whatever came after.
-    words = any(
-        e.last and e.source != "rank's log" and isinstance(e.event, Traceback | FatalError)
+    return ended or (not restarts and _ends_in_words(run))
+
+
+# A log that ends in a traceback; or in others' words of a lost peer, after an exception that torch
+# calls uncaught and that its rank said nothing after. A rank's own file ends with its attempt,
+# whatever came after.
+def _ends_in_words(run: Run) -> bool:
+    last = [e for e in run.happened if e.last and e.source != "rank's log"]
+    if any(isinstance(e.event, Traceback | FatalError) for e in last):
+        return True
+    mourning = {
+        e.event.place.document
+        for e in last
+        if isinstance(e.event, Sign) and e.event.means in ("peer-lost", "waited")
+    }
+    return any(
+        isinstance(e.event, Traceback)
+        and e.event.hooked
+        and not e.event.followed
+        and e.event.place.document in mourning
         for e in run.happened
     )
-    return ended or (words and not restarts)
 
 
 # A script may go on after something that could not be started; a pod is started anew.
