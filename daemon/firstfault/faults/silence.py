@@ -30,6 +30,7 @@ from firstfault.model.event import (
 from firstfault.model.fault import Effect, Fault, Proof
 from firstfault.model.run import Happened, Process, Run, Told
 from firstfault.model.verdict import CONFIRMED, LIKELY
+from firstfault.signatures import EFFECTS
 
 LEFT = "process.left-early"
 TIMEOUT = "collective.timeout"
@@ -65,8 +66,8 @@ def silent_faults(told: Told, run: Run, effects: Sequence[Effect]) -> list[Fault
     proofs = _of_each_kind(effects)
     whole = _all_heard(told, run) and not _has_untold_ends(run, hit)
     limit = CONFIRMED if whole else LIKELY
-    torn = {e.process for e in run.happened if isinstance(e.event, _WORDS)}
-    quiet = [p for p in run.roster if p not in hit | torn and p.lines is not None and _is_named(p)]
+    spoke = {e.process for e in run.happened if _is_of_trouble(e)}
+    quiet = [p for p in run.roster if p not in hit | spoke and p.lines is not None and _is_named(p)]
     ends = {process: _end(process, run) for process in quiet}
     for process in _unseen(run, hit) if ranks_write_to_console(run) else ():
         quiet.append(process)
@@ -92,6 +93,8 @@ def silent_faults(told: Told, run: Run, effects: Sequence[Effect]) -> list[Fault
     if not waited or not alive or len(alive) < len(quiet):
         return []
     if len(alive) == 1:
+        # Of one that nobody heard, its own words may tell more.
+        limit = limit if alive[0].lines is not None else LIKELY
         one = _fault(TIMEOUT, alive[0], proofs, limit)
         # It may have waited too, and been ended before it could say so.
         return [msgspec.structs.replace(one, rank_sure=False)]
@@ -316,6 +319,11 @@ def _unheard(run: Run) -> list[int]:
     if run.expected_ranks is None or not 0 < run.expected_ranks <= _MOST_RANKS:
         return []
     return sorted(set(range(run.expected_ranks)) - {process.rank for process in run.roster})
+
+
+def _is_of_trouble(each: Happened) -> bool:
+    event = each.event
+    return isinstance(event, _WORDS) or (isinstance(event, Sign) and event.means not in EFFECTS)
 
 
 # Whether a task ended badly and no process of it is known to have failed: lines are missing.
