@@ -8,7 +8,16 @@ import re
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from firstfault_epilog import anchors, confined, joblogs, kernel, kernel_evidence, mounts, patterns
+from firstfault_epilog import (
+    anchors,
+    confined,
+    joblogs,
+    kernel,
+    kernel_evidence,
+    mounts,
+    patterns,
+    privacy,
+)
 from firstfault_epilog.entries import Entry
 from firstfault_epilog.record import Clock, Coverage, Excerpt, File, Record, identity, instant
 from firstfault_epilog.settings import Settings
@@ -61,10 +70,41 @@ def job_of(entry: Entry) -> Job:
 def collect(entry: Entry, settings: Settings, clock: Clock) -> Record:
     """Everything this node knows of the end in ``entry``. What cannot be had is in coverage."""
     job = job_of(entry)
+    boot_id = settings.boot_id or _boot_id()
+    unread = privacy.facts_only(entry, settings)
+    if unread is None:
+        files, coverage, notes = _evidence(entry, job, settings, clock)
+        environment = entry.environment
+    else:
+        rows = ("kernel", settings.kernel_log), ("job-output", None), ("rank-log", None)
+        coverage = [Coverage(what, path, "none", *unread) for what, path in rows]
+        files, notes = [], [f"facts only: {unread.detail}"]
+        environment = privacy.facts(entry.environment)
+    if job.started_at_s is None:
+        notes.append("Slurm did not tell the node when the job started")
+    record = Record(
+        id=identity(job.cluster, job.id, job.node, boot_id or "", entry.unique),
+        cluster=job.cluster,
+        job=job.id,
+        node=job.node,
+        boot_id=boot_id,
+        ended_at_s=job.ended_at_s,
+        collected_at_s=time.time(),
+        environment=environment,
+        clock=clock,
+        files=tuple(files),
+        coverage=tuple(coverage),
+        notes=tuple(notes),
+    )
+    return privacy.without_secrets(record) if settings.mask_secrets else record
+
+
+def _evidence(
+    entry: Entry, job: Job, settings: Settings, clock: Clock
+) -> Tuple[List[File], List[Coverage], List[str]]:
     started = job.started_at_s
     if started is None:
         started = job.ended_at_s - settings.max_job_age_s
-    boot_id = settings.boot_id or _boot_id()
     kernel_file, coverage = _kernel(settings, clock, started, job.ended_at_s)
     try:
         files, more, notes = _job_files(entry, job, settings, started)
@@ -73,22 +113,7 @@ def collect(entry: Entry, settings: Settings, clock: Clock) -> Record:
         reason = errno.errorcode.get(error.errno or 0, "EIO")
         detail = f"the reader could not be started: {os.strerror(error.errno or errno.EIO)}"
         files, more, notes = [], [_nothing(reason, detail)], []
-    if job.started_at_s is None:
-        notes.append("Slurm did not tell the node when the job started")
-    return Record(
-        id=identity(job.cluster, job.id, job.node, boot_id or "", entry.unique),
-        cluster=job.cluster,
-        job=job.id,
-        node=job.node,
-        boot_id=boot_id,
-        ended_at_s=job.ended_at_s,
-        collected_at_s=time.time(),
-        environment=entry.environment,
-        clock=clock,
-        files=tuple(kernel_file + files),
-        coverage=tuple(coverage + more),
-        notes=tuple(notes),
-    )
+    return kernel_file + files, coverage + more, notes
 
 
 def _boot_id() -> Optional[str]:
@@ -257,7 +282,9 @@ def _excerpt(frame: Dict[str, Any]) -> Excerpt:
     except binascii.Error as error:
         raise ValueError("not base64") from error
     line = frame["line"]
-    return Excerpt(_count(frame["offset"]), None if line is None else _count(line), data)
+    before, behind = frame["cut"]
+    offset, number = _count(frame["offset"]), None if line is None else _count(line)
+    return Excerpt(offset, number, data, (before is True, behind is True))
 
 
 def _coverage(frame: Dict[str, Any]) -> Coverage:

@@ -192,7 +192,10 @@ def _line_end(handle: int, end: int, size: int) -> int:
 
 def _excerpt(handle: int, window: Tuple[int, int], found: Found) -> Excerpt:
     begin, end = window
-    return Excerpt(begin, _line_number(handle, begin, found), _read(handle, begin, end - begin))
+    data = _read(handle, begin, end - begin)
+    before = begin > 0 and _read(handle, begin - 1, 1) != b"\n"
+    behind = data[-1:] != b"\n" and bool(_read(handle, begin + len(data), 1))
+    return Excerpt(begin, _line_number(handle, begin, found), data, (before, behind))
 
 
 # From the nearest place whose line is known; None where that is far.

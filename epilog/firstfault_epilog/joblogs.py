@@ -161,7 +161,8 @@ def _send_file(reading: _Pass, wanted: _Wanted, info: os.stat_result, cut: excer
     )
     for excerpt in cut.excerpts:
         data = base64.b64encode(excerpt.data).decode("ascii")
-        send({"kind": "excerpt", "offset": excerpt.offset, "line": excerpt.line, "data": data})
+        place = {"offset": excerpt.offset, "line": excerpt.line, "cut": list(excerpt.cut)}
+        send({"kind": "excerpt", "data": data, **place})
         reading.left -= len(excerpt.data)
         for match in _MENTION.finditer(excerpt.data):
             folder = os.fsdecode(match.group(1))

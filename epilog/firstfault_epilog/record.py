@@ -17,11 +17,15 @@ STALE_AFTER_S = 3600.0
 
 
 class Excerpt(NamedTuple):
-    """Consecutive bytes of a file: ``line`` is the number of the first one's line, from 1."""
+    """Consecutive bytes of a file: ``line`` is the number of the first one's line, from 1.
+
+    ``cut`` says whether a line is cut at the first and at the last byte; it is not written.
+    """
 
     offset: int
     line: Optional[int]
     data: bytes
+    cut: Tuple[bool, bool] = (False, False)
 
 
 class File(NamedTuple):

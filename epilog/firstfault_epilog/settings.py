@@ -24,6 +24,10 @@ class Settings(NamedTuple):
     max_job_age_s: float = 86400.0
     read_deadline_s: float = 20.0
     allow_root_jobs: bool = False
+    mask_secrets: bool = True
+    opt_out_word: str = "firstfault=off"
+    facts_only_accounts: Tuple[str, ...] = ()
+    facts_only_partitions: Tuple[str, ...] = ()
 
 
 KEYS = (
@@ -39,6 +43,10 @@ KEYS = (
     "FIRSTFAULT_MAX_JOB_AGE",
     "FIRSTFAULT_READ_DEADLINE_S",
     "FIRSTFAULT_ALLOW_ROOT_JOBS",
+    "FIRSTFAULT_MASK_SECRETS",
+    "FIRSTFAULT_OPT_OUT_WORD",
+    "FIRSTFAULT_FACTS_ONLY_ACCOUNTS",
+    "FIRSTFAULT_FACTS_ONLY_PARTITIONS",
 )
 # The Epilog's shell stops reading at this line.
 STUB_END = "# ---"
@@ -107,9 +115,17 @@ def of(values: Dict[str, str]) -> Tuple[Settings, List[str]]:
     start = values.get("FIRSTFAULT_START") or default.start
     if start not in ("auto", "systemd", "detach"):
         faults.append(f"FIRSTFAULT_START: {start[:40]!r} is not one of auto, systemd, detach")
-    allow = values.get("FIRSTFAULT_ALLOW_ROOT_JOBS") or "0"
-    if allow not in ("0", "1"):
-        faults.append(f"FIRSTFAULT_ALLOW_ROOT_JOBS: {allow[:40]!r} is not 0 or 1: 0 is used")
+
+    def switch(key: str, fallback: bool) -> bool:
+        value = values.get(key) or str(int(fallback))
+        if value not in ("0", "1"):
+            faults.append(f"{key}: {value[:40]!r} is not 0 or 1: {int(fallback)} is used")
+            return fallback
+        return value == "1"
+
+    def words(key: str) -> Tuple[str, ...]:
+        return tuple(values.get(key, "").split())
+
     rank_logs = default.rank_logs
     if "FIRSTFAULT_RANK_LOGS" in values:
         patterns = values["FIRSTFAULT_RANK_LOGS"].split()
@@ -128,6 +144,10 @@ def of(values: Dict[str, str]) -> Tuple[Settings, List[str]]:
         rank_logs=rank_logs,
         max_job_age_s=number("FIRSTFAULT_MAX_JOB_AGE", None) or default.max_job_age_s,
         read_deadline_s=number("FIRSTFAULT_READ_DEADLINE_S", None) or default.read_deadline_s,
-        allow_root_jobs=allow == "1",
+        allow_root_jobs=switch("FIRSTFAULT_ALLOW_ROOT_JOBS", False),
+        mask_secrets=switch("FIRSTFAULT_MASK_SECRETS", True),
+        opt_out_word=values.get("FIRSTFAULT_OPT_OUT_WORD", default.opt_out_word),
+        facts_only_accounts=words("FIRSTFAULT_FACTS_ONLY_ACCOUNTS"),
+        facts_only_partitions=words("FIRSTFAULT_FACTS_ONLY_PARTITIONS"),
     )
     return settings, faults
