@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from firstfault.faults.findings import findings
 from firstfault.judge.decide import Judgement, at_most_likely, decide
+from firstfault.judge.facts import facts_of
 from firstfault.judge.runs import answering
-from firstfault.judge.verdict import assemble, facts_of
+from firstfault.judge.verdict import assemble
 from firstfault.model import verdict as v
 from firstfault.model.case import Case
 from firstfault.model.event import (
@@ -64,7 +65,7 @@ def _say(
         outcomes,
         strange,
         causes.cause(judgement.cause).domain,
-        causes.remedy(judgement.cause, facts_of(told, judgement)),
+        causes.remedy(judgement.cause, facts_of(told, run, judgement)),
     )
 
 

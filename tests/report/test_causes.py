@@ -41,6 +41,11 @@ KNOWN = {
     "nodes": "n[1-4]",
     "canceller_uid": "1002",
     "rdzv_host": "n1",
+    "slurm": "yes",
+    "pod": "train-worker-1",
+    "container_limit": "yes",
+    "user_limit": "yes",
+    "kept": "srun --label.",
     "since": "1796053000",
     "until": "1796053600",
 }
@@ -53,7 +58,7 @@ def variants(phrases) -> list[str]:
 
 
 def placeholders(template: str) -> set[str]:
-    return set(re.findall(r"\{([a-z_]+)\}", template))
+    return set(re.findall(r"\{\??([a-z_]+)\}", template))
 
 
 def test_every_cause_has_its_remedy_and_every_remedy_its_cause():
@@ -96,7 +101,7 @@ def test_a_command_never_quotes_a_placeholder_itself(text: knowledge.CauseText):
         assert words
         assert not set().union(*map(placeholders, in_quotes), set())
         if words[0] == "ssh":
-            assert placeholders(command) <= {"host", *knowledge.NUMBERS}
+            assert placeholders(command) <= {"host", "slurm", *knowledge.NUMBERS}
 
 
 @pytest.mark.parametrize("text", knowledge.causes(), ids=lambda text: text.id)

@@ -12,17 +12,22 @@ import re
 
 from firstfault.model.event import (
     AgentSignalled,
+    Cancelled,
     ClosingSignal,
     ExitNoticed,
     LaunchBegan,
     LauncherEnd,
+    NodeFailure,
+    OomNoticed,
     PodEnd,
+    SlurmNote,
+    StepEnded,
     TableEntry,
     TaskEnd,
     Traceback,
     WorkersStarted,
 )
-from firstfault.model.run import Run
+from firstfault.model.run import Run, Told
 
 _AGENTS = (ExitNoticed, TableEntry, ClosingSignal, AgentSignalled, WorkersStarted)
 # The head of an agent's lines in torch 1.9 to 2.0.
@@ -98,6 +103,13 @@ def pods(run: Run) -> tuple[str, ...]:
     """The names of the pods that Kubernetes speaks of."""
     found = {e.event.pod for e in run.happened if isinstance(e.event, PodEnd) and e.event.pod}
     return tuple(sorted(found))
+
+
+def is_slurms(told: Told, run: Run | None) -> bool:
+    """Whether the job ran under Slurm, by its words or its accounting."""
+    spoken = (Cancelled, NodeFailure, OomNoticed, SlurmNote, StepEnded, TaskEnd)
+    words = run is not None and any(isinstance(each.event, spoken) for each in run.happened)
+    return told.facts is not None or bool(told.jobs) or words
 
 
 def _by_frames(event: Traceback) -> str:

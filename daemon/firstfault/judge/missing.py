@@ -7,14 +7,6 @@ from collections.abc import Iterator
 from firstfault.judge import keeping
 from firstfault.judge.decide import Judgement, kernel_read
 from firstfault.judge.ranks import ranges
-from firstfault.model.event import (
-    Cancelled,
-    NodeFailure,
-    OomNoticed,
-    SlurmNote,
-    StepEnded,
-    TaskEnd,
-)
 from firstfault.model.fault import Fault
 from firstfault.model.run import Run, Told
 from firstfault.model.verdict import CONFIRMED, POSSIBLE, UNKNOWN, Missing
@@ -121,18 +113,11 @@ def _logs(told: Told, run: Run | None, judgement: Judgement) -> Iterator[Missing
     yield from _account(told, run)
 
 
-# Whether the job ran under Slurm, by its words or its accounting.
-def _is_slurms(told: Told, run: Run | None) -> bool:
-    spoken = (Cancelled, NodeFailure, OomNoticed, SlurmNote, StepEnded, TaskEnd)
-    words = run is not None and any(isinstance(each.event, spoken) for each in run.happened)
-    return told.facts is not None or bool(told.jobs) or words
-
-
 def _account(told: Told, run: Run | None) -> Iterator[Missing]:
     if told.facts is not None or (run is not None and keeping.launcher(run) == "kubernetes"):
         return
     job = next(iter(told.jobs)) if len(told.jobs) == 1 else "JOBID"
-    under = "" if _is_slurms(told, run) else "If the job ran under Slurm: "
+    under = "" if keeping.is_slurms(told, run) else "If the job ran under Slurm: "
     yield Missing(
         "Slurm's account of the job",
         "it tells a failure from a cancellation, a time limit and a lost node",
@@ -212,7 +197,7 @@ def _stopped(told: Told, run: Run | None, judgement: Judgement) -> Iterator[Miss
     watchers = "the shell history and the programs that watch over jobs on that host"
     if run is not None and keeping.launcher(run) == "kubernetes":
         how = "kubectl describe pod POD and kubectl get events: evictions, deletions, node drains."
-    elif _is_slurms(told, run):
+    elif keeping.is_slurms(told, run):
         how = f"sacct (CANCELLED by UID) tells whether Slurm did; else {watchers}."
     else:
         how = f"{watchers[0].upper()}{watchers[1:]}; under a batch system, its accounting."

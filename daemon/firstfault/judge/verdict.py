@@ -11,7 +11,6 @@ from firstfault.judge.decide import Judgement, kernel_read
 from firstfault.judge.domain import domain as narrowed
 from firstfault.judge.fingerprint import fingerprint
 from firstfault.judge.missing import missing
-from firstfault.judge.named import named
 from firstfault.judge.ranks import ranges
 from firstfault.judge.title import happened, title
 from firstfault.model import verdict as v
@@ -128,31 +127,6 @@ def _world_size(told: Told, run: Run | None) -> int | None:
     # Where some hosts are not known, the ranks may still be as many on each.
     even = count % max(1, len(known)) == 0 and max(known.values(), default=0) * len(known) <= count
     return count if even and count > max(ranks | {1}) else None
-
-
-def facts_of(told: Told, judgement: Judgement) -> dict[str, str]:
-    """The facts that fill the remedies' placeholders."""
-    known: dict[str, str | None] = {}
-    ids = sorted(told.jobs)
-    known["job"] = told.facts.id if told.facts else ids[0] if len(ids) == 1 else None
-    if told.nodes:
-        known["nodes"] = nodelist.fold(told.nodes)
-    known["partition"] = told.facts.partition if told.facts else None
-    if judgement.roots and not judgement.unordered:
-        first = judgement.roots[0]
-        known["host"] = first.host
-        if first.process is not None and first.process.rank is not None:
-            known["rank"] = str(first.process.rank)
-        known["pid"] = None if first.pid is None else str(first.pid)
-        if first.exception is not None:
-            known["file"] = first.exception.file
-            known["line"] = None if first.exception.line is None else str(first.exception.line)
-            known.update(named(first.exception.message or ""))
-        known["canceller_uid"] = dict(first.facts).get("by_uid")
-        if told.zoned and first.at is not None and first.at.latest is not None:
-            end = int(first.at.latest.timestamp())
-            known["since"], known["until"] = str(end - 120), str(end + 60)
-    return {name: value for name, value in known.items() if value}
 
 
 def _initiator(told: Told, judgement: Judgement, run: Run | None, step: str | None) -> v.Initiator:

@@ -31,6 +31,11 @@ FACTS = {
     "canceller_uid": "the user id of who cancelled the job",
     "rdzv_host": "the host of the rendezvous",
     "since": "start of the time to look at, whole seconds of UNIX time",
+    "slurm": "known where the job ran under Slurm",
+    "pod": "the pod that the cause is in, under Kubernetes",
+    "container_limit": "known where the limit that was full is a container's or a pod's",
+    "user_limit": "known where the limit that was full is that of all the user's processes",
+    "kept": "how the launcher that ran the job keeps each rank's words",
     "until": "end of the time to look at, whole seconds of UNIX time",
 }
 """The facts that remedies may name: what `remedy` takes."""
@@ -38,7 +43,8 @@ FACTS = {
 NUMBERS = frozenset({"rank", "pid", "line", "port", "canceller_uid", "since", "until"})
 """The facts that are whole numbers: only these may go through ssh, where two shells read them."""
 
-_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+# "{?name}" says nothing: what it begins is for a case in which that fact is known.
+_PLACEHOLDER = re.compile(r"\{(\??)([a-z_]+)\}")
 
 # A phrase, or variants of it of which the first with all its facts known is taken.
 Phrase = str | tuple[str, ...]
@@ -90,7 +96,10 @@ def generic(phrases: Sequence[Phrase]) -> tuple[str, ...]:
     Of variants the first is taken.
     """
     firsts = [phrase if isinstance(phrase, str) else phrase[0] for phrase in phrases]
-    return tuple(_PLACEHOLDER.sub(lambda found: found[1].upper(), phrase) for phrase in firsts)
+    return tuple(
+        _PLACEHOLDER.sub(lambda found: "" if found[1] else found[2].upper(), phrase)
+        for phrase in firsts
+    )
 
 
 def _filled(
@@ -103,8 +112,8 @@ def _filled(
 
 def _first_known(phrase: Phrase, known: Mapping[str, str | None]) -> str | None:
     for variant in (phrase,) if isinstance(phrase, str) else phrase:
-        if all(known.get(name) is not None for name in _PLACEHOLDER.findall(variant)):
-            return _PLACEHOLDER.sub(lambda found: str(known[found[1]]), variant)
+        if all(known.get(name) is not None for _, name in _PLACEHOLDER.findall(variant)):
+            return _PLACEHOLDER.sub(lambda found: "" if found[1] else str(known[found[2]]), variant)
     return None
 
 
