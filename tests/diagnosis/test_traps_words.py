@@ -261,3 +261,48 @@ def test_an_uncaught_exception_whose_rank_speaks_again_need_not_have_ended_the_j
     verdict = made.judged(made.console([*HOOKED, *again, WAITED]))
 
     assert sure_cause(verdict) is None
+
+
+def test_tasks_of_one_host_that_were_killed_together_are_likely_killed() -> None:
+    verdict = made.judged(
+        made.console(
+            ["srun: error: c2: tasks 4-7: Killed"], ["srun: error: c1: tasks 0-3: Terminated"]
+        )
+    )
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("process.killed", v.LIKELY)
+    assert verdict.initiator.host == "c2"
+
+
+def test_tasks_that_were_killed_after_their_step_was_ended_tell_nothing() -> None:
+    verdict = made.judged(
+        made.console(
+            made.task_ended("c1", 0),
+            ["srun: Job step aborted: Waiting up to 32 seconds for job step to finish."],
+            ["srun: error: c2: tasks 4-7: Killed"],
+        )
+    )
+
+    assert verdict.cause.id != "process.killed"
+
+
+def test_a_shells_exit_code_of_a_task_tells_its_childs_signal() -> None:
+    verdict = made.judged(made.console(made.task_ended("c1", 0, "Exited with exit code 139")))
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("process.segfault", v.LIKELY)
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        ("srun: fatal: Can not execute loop_gpu", "slurm.launch"),
+        (
+            "/var/spool/slurmd/job500/slurm_script: line 66: syntax error: unexpected end of file",
+            "slurm.launch",
+        ),
+        ("received by PID 4411", "unknown"),
+        ("Process finished with exit code 137 (interrupted by signal 9: SIGKILL)", "unknown"),
+    ],
+)
+def test_a_word_of_an_end_is_never_no_failure(words: str, cause: str) -> None:
+    assert made.judged(made.console(["begun", words])).cause.id == cause

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from firstfault.faults.processes import proof
-from firstfault.faults.signals import SIGNAL_CAUSES, signal_name
+from firstfault.faults.signals import SIGNAL_CAUSES, exit_signal, signal_name
 from firstfault.model.event import (
     AgentSignalled,
     Cancelled,
@@ -118,7 +118,6 @@ def of_tasks(run: Run) -> tuple[list[Fault], list[Fault]]:
     which rank it was is not told.
     """
     ends = [each for each in run.happened if _is_bad_end(each)]
-    lone = len(ends) == 1 and isinstance(ends[0].event, TaskEnd) and len(ends[0].event.tasks) == 1
     faults: list[Fault] = []
     unnamed: list[Fault] = []
     for each in ends:
@@ -133,8 +132,9 @@ def of_tasks(run: Run) -> tuple[list[Fault], list[Fault]]:
             limit=LIKELY,
             facts=(("exit_code", str(event.number)),) if event.kind == "exit" else (),
         )
-        if lone and event.kind == "signal" and event.number in SIGNAL_CAUSES:
-            cause = SIGNAL_CAUSES[event.number]
+        number = _signal(event)
+        if len(ends) == 1 and number in SIGNAL_CAUSES:
+            cause = SIGNAL_CAUSES[number]
             faults.append(msgspec.structs.replace(fault, cause=cause, key=cause))
         else:
             unnamed.append(fault)
@@ -144,7 +144,8 @@ def of_tasks(run: Run) -> tuple[list[Fault], list[Fault]]:
 def killed_launchers(run: Run) -> list[Fault]:
     """A task that a signal ended, of which srun alone speaks: an agent, where ranks have agents.
 
-    For runs in which nothing surer went wrong; one task alone, killed before its step was ended.
+    For runs in which nothing surer went wrong; one task alone, or those of one host together, before
+    their step was ended.
     """
     ended = [e.event.place for e in run.happened if isinstance(e.event, StepEnded | Cancelled)]
     found = [
@@ -152,13 +153,13 @@ def killed_launchers(run: Run) -> list[Fault]:
         for each in run.happened
         if isinstance(each.event, TaskEnd)
         and each.process is None
-        and each.event.kind == "signal"
-        and each.event.number in SIGNAL_CAUSES
+        and _signal(each.event) in SIGNAL_CAUSES
         and not any(_follows(each.event.place, place) for place in ended)
     ]
-    if len(found) != 1 or not isinstance(found[0].event, TaskEnd) or len(found[0].event.tasks) != 1:
+    if len(found) != 1 or not isinstance(found[0].event, TaskEnd):
         return []
-    cause = SIGNAL_CAUSES[found[0].event.number or 0]
+    number = _signal(found[0].event) or 0
+    cause = SIGNAL_CAUSES[number]
     return [
         Fault(
             cause=cause,
@@ -167,9 +168,16 @@ def killed_launchers(run: Run) -> list[Fault]:
             sources=frozenset({"slurm"}),
             proofs=(proof(found[0]),),
             limit=LIKELY,
-            facts=(("signal", signal_name(found[0].event.number or 0)),),
+            facts=(("signal", signal_name(number)),),
         )
     ]
+
+
+# A shell that srun started leaves 128 and the number of its child's signal.
+def _signal(event: TaskEnd) -> int | None:
+    if event.kind == "signal":
+        return event.number
+    return exit_signal(event.number) if event.kind == "exit" else None
 
 
 def _follows(one: Place, other: Place) -> bool:

@@ -27,8 +27,10 @@ _HARMLESS = re.compile(
     r"\b(?:INFO|DEBUG|WARN|WARNING|UserWarning|FutureWarning|DeprecationWarning|RuntimeWarning)\b|"
     r"^\W{0,20}[WI]\d{4} |^\W{0,30}\[[WI]\d{3,4} |\b\w{1,40}Warning\b"
 )
-# A frame in rich's box, and an agent that warns of its workers.
+# A frame in rich's box, an agent that warns of its workers, and words of a process's end.
 _TRACES = re.compile(
+    r"\b(?:exit(?:ed with)?|return(?:ed)?) (?:exit )?(?:code|status):? {0,3}[1-9]\d{0,2}\b|"
+    r"\breceived by PID \d|\binterrupted by signal \d|"
     r"❱ {0,8}\d{1,9} │|\.py:\d{1,9} in \S{1,200} {0,200}│|"
     r"^[WE]\d{4} .{1,60}/elastic/multiprocessing/api\.py:\d{1,6}\]"
 )

@@ -18,6 +18,7 @@ WORDS = (
     "execve(",
     "interpreter",
     "cannot execute",
+    "Can not execute",
     "Permission denied",
     "No such file or directory",
     "chdir",
@@ -58,6 +59,7 @@ _COMMANDS = (
         ),
     ),
     ("output", re.compile(r"srun: error: Could not open std(?:in|out|err) file: ")),
+    ("command", re.compile(r"srun: (?:fatal|error): Can not execute (?P<program>\S{1,255})")),
 )
 _DAEMONS = (
     (

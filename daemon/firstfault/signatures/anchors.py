@@ -112,7 +112,7 @@ READERS: Mapping[str, tuple[str, ...]] = {
         "Transport endpoint",
     ),
     "Slurm": (
-        "srun: error: ",
+        "srun: (error|fatal): ",
         "srun: Job step aborted",
         "Terminating (StepId=|job step)",
         "srun: Force Terminated",
