@@ -8,6 +8,7 @@ from firstfault.faults.death import is_exception
 from firstfault.faults.exceptions import cause_of, own_frame, worth
 from firstfault.faults.signals import exit_signal
 from firstfault.model import verdict as v
+from firstfault.model.document import Document
 from firstfault.model.event import Frame, Traceback
 from firstfault.model.line import Place, Speaker
 from tests.diagnosis import made
@@ -113,3 +114,36 @@ def test_tasks_that_ended_badly_without_a_word_are_named_by_their_hosts() -> Non
     assert verdict.cause.id == "unknown"
     assert verdict.initiator.host == "c3"
     assert verdict.initiator.confidence == v.LIKELY
+
+
+STUCK = (
+    "[PG ID 0 PG GUID 0(default_pg) Rank 1] ProcessGroupNCCL's watchdog got stuck for 480 seconds "
+    "without making progress in monitoring enqueued collectives."
+)
+CAUGHT = (
+    "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=3, OpType=BROADCAST"
+)
+
+
+def watchdog(*words: str) -> Document:
+    """Rank 1 says so and aborts; rank 0 lost it."""
+    said = [f"[default1]:[rank1]:[E1130 10:00:03.1 ProcessGroupNCCL.cpp:1393] {w}" for w in words]
+    return made.console(
+        said,
+        made.of_rank(0, 0, made.raised(made.PEER)),
+        made.noticed(1, 701, -6),
+        made.table((1, 1, -6, 701), (0, 0, 1, 700)),
+    )
+
+
+def test_a_watchdog_that_got_stuck_is_likely_what_its_abort_came_of() -> None:
+    verdict = made.judged(watchdog(STUCK))
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("process.stuck", v.LIKELY)
+    assert verdict.initiator.rank == 1
+
+
+def test_a_watchdog_that_got_stuck_after_a_timeout_only_waited() -> None:
+    verdict = made.judged(watchdog(CAUGHT, STUCK))
+
+    assert verdict.cause.id == "collective.timeout"

@@ -172,6 +172,9 @@ def _with_loose_words(
         for each in run.happened
         if isinstance(each.event, Sign) and each.event.place not in used
     ]
+    # What hangs once a collective has timed out is its end.
+    timed_out = {each.process for each in signs if _means(each) == "waited"}
+    signs = [e for e in signs if _means(e) != "process.stuck" or e.process not in timed_out]
     loose = [each for each in signs if each.process is None]
     lost = [each for each in loose if _means(each) in ("waited", "peer-lost")]
     narrow = [each for each in loose if _means(each).startswith(NARROWER)]

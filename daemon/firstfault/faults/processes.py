@@ -38,7 +38,9 @@ _WORKER_CAUSES = {
     "Bus error": "process.bus-error",
 }
 # What a process says of these, a signal that it died of may follow.
-NARROWER = ("gpu.", "memory.", "collective.", "storage.", "process.resource-limit")
+NARROWER = (
+    "gpu.", "memory.", "collective.", "storage.", "process.resource-limit", "process.stuck",
+)  # fmt: skip
 _CARDS = ("gpu.", "memory.gpu")
 # Faults of the device and of collectives abort a process too.
 _ABORTING = ("gpu.", "collective.", "waited", "memory.gpu")
@@ -276,6 +278,7 @@ def _signal_fault(
     narrower = [e for e in signs if (_means(e) or "").startswith(NARROWER)]
     if narrower and number in (6, 11):
         cause = _means(narrower[0]) or cause
+        doubt = doubt or cause == "process.stuck"
     elif finished and number in (6, 11):
         cause = AT_EXIT
         # Whether more work was to come, its own words tell: they are the last of its own file.
