@@ -26,6 +26,8 @@ from tests.diagnosis.case_files import case
         ("s24-time-limit", "afterany:2590017"),
         ("t113-oom-kernel", "user's slice"),
         ("oom-4n", "--mem "),
+        ("made-pod-oom", "resources.limits.memory"),
+        ("s24-cancelled-no-console", "root cancelled it"),
     ],
 )
 def test_advice_holds_the_facts_of_its_case(name: str, words: str) -> None:

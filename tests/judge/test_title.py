@@ -8,6 +8,7 @@ from firstfault.diagnosis import diagnose
 from firstfault.judge.title import happened, title
 from firstfault.model.fault import Fault, Proof
 from firstfault.model.line import Place
+from firstfault.model.run import Process
 from tests.diagnosis.case_files import NAMES, case
 
 
@@ -27,6 +28,8 @@ def test_a_title_is_one_line_and_never_a_causes_id(name: str) -> None:
     ("name", "said"),
     [
         ("hang", "Rank 2 on n2 did not arrive at a collective; the others waited 20 s in vain"),
+        ("made-watchdog-stuck", "Rank 3 on n2 was stuck for 480 s, and nothing tells in what"),
+        ("made-pod-oom", "Pod llm-worker-1 was killed by the kernel: a memory limit was full"),
         ("t24-hang", "Ranks waited 10 s in vain for others; no evidence tells for whom"),
         ("t113-agent-sigint", "The job's launcher was told to stop from outside (SIGINT)"),
         ("t24-abort-at-exit", "Rank 1 on n1 crashed while shutting down, after its work was done"),
@@ -62,6 +65,21 @@ def test_a_title_is_one_line_and_never_a_causes_id(name: str) -> None:
 )
 def test_a_title_holds_the_facts_of_its_case(name: str, said: str) -> None:
     assert diagnose(case(name)).cause.title == said
+
+
+def test_of_faults_that_cannot_be_ordered_one_is_named_and_that_said() -> None:
+    one = Fault("process.segfault", "x", Process(0, 3), "n2")
+    worker = Fault("process.killed", "y", Process(0, 1), "n1", facts=(("worker", "77"),))
+
+    def said(first: Fault, other: Fault) -> str:
+        return title(first.cause, (first, other), unordered=True, sure=False).partition(" (")[0]
+
+    assert said(one, worker) == (
+        "It cannot be told what failed first; rank 3 on n2 died of a segmentation fault"
+    )
+    assert said(worker, one) == (
+        "It cannot be told what failed first; a DataLoader worker of rank 1 on n1 was killed"
+    )
 
 
 def test_what_a_gpu_suffered_is_said_of_the_gpu_where_no_process_is_known() -> None:

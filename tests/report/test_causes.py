@@ -42,6 +42,7 @@ KNOWN = {
     "canceller_uid": "1002",
     "rdzv_host": "n1",
     "slurm": "yes",
+    "canceller_root": "yes",
     "pod": "train-worker-1",
     "container_limit": "yes",
     "user_limit": "yes",

@@ -42,7 +42,8 @@ def _of_fault(fault: Fault) -> dict[str, str | None]:
         "host": fault.host,
         "pid": None if fault.pid is None else str(fault.pid),
         "canceller_uid": facts.get("by_uid"),
-        "container_limit": "yes" if facts.get("limit_of") in ("pod", "container") else None,
+        "canceller_root": "yes" if facts.get("by_uid") == "0" else None,
+        "container_limit": "yes" if _is_containers(fault) else None,
         "user_limit": "yes" if facts.get("limit_of") == "user" else None,
     }
     if fault.process is not None and fault.process.rank is not None:
@@ -58,3 +59,8 @@ def _of_fault(fault: Fault) -> dict[str, str | None]:
         end = int(fault.at.latest.timestamp())
         known["since"], known["until"] = str(end - _BEFORE_S), str(end + _AFTER_S)
     return known
+
+
+def _is_containers(fault: Fault) -> bool:
+    limit = dict(fault.facts).get("limit_of")
+    return limit in ("pod", "container") or "kubernetes" in fault.sources

@@ -182,8 +182,8 @@ def _elsewhere(run: Run) -> str:
         )
     if name in ("srun", "lightning", "spawn", "mpirun", "mpiexec"):
         return (
-            f"{keeping.kept(name)} And the kernel log of the host whose rank was lost "
-            "(journalctl -k)."
+            "What each of the other ranks said last and how it ended, kept apart by the launcher; and "
+            "the kernel log of the host whose rank was lost (journalctl -k)."
         )
     return (
         "The other nodes' logs of this job, their agents' failure tables, and the kernel log of "

@@ -86,6 +86,8 @@ _WAITED = re.compile(
     r"Timed out waiting (\d{1,12})ms|monitoredBarrier in (\d{1,12}) ms"
     r"|\bran for (\d{1,12}) milliseconds before timing out"
 )
+# c10d's watchdog of the watchdog; torch 2.1 to 2.13, ProcessGroupNCCL.cpp.
+_STUCK = re.compile(r"\bgot stuck for (\d{1,7}) seconds without making progress")
 # c10d's ProcessGroupNCCL, WorkNCCL; torch 1.13 to 2.13.
 _WORK = re.compile(r"WorkNCCL\((?:SeqNum=(\d{1,12}), )?OpType=(\w{1,40})")
 # c10::Error and gloo put the place in their own source before what they say.
@@ -131,6 +133,12 @@ def shortened(message: str) -> str:
     if len(text) <= _LONGEST:
         return text
     return f"{text[:_LONGEST].rpartition(' ')[0] or text[:_LONGEST]} …"
+
+
+def stuck(texts: Iterable[str]) -> str:
+    """For how long a process was stuck, by its own watchdog: " for 480 s", or ""."""
+    found = next((match for text in texts if (match := _STUCK.search(text))), None)
+    return f" for {int(found[1]):,} s" if found else ""
 
 
 def refusal(text: str) -> tuple[str, str] | None:

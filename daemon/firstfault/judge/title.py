@@ -10,7 +10,7 @@ import msgspec
 from firstfault.judge.card_words import card_words
 from firstfault.judge.named import named
 from firstfault.judge.node_words import limit_words, node_words
-from firstfault.judge.phrases import GPU, phrase, plural, raised, refusal, waiting
+from firstfault.judge.phrases import GPU, phrase, plural, raised, refusal, stuck, waiting
 from firstfault.model.fault import Fault
 from firstfault.readers import nodelist
 
@@ -91,6 +91,8 @@ def predicate(cause: str, fault: Fault, texts: Sequence[str] = ()) -> str:
         return raised(cause, kind or "an exception", message or "")
     if cause == "collective.timeout":
         return f"{phrase(cause)}; the others waited{waiting(texts)} in vain"
+    if cause == "process.stuck":
+        return f"was stuck{stuck(texts)}, and nothing tells in what"
     if cause == "process.interrupted" and "signal" in facts:
         return f"{phrase(cause)} ({facts['signal']})"
     if cause == "process.exit" and "exit_code" in facts:
@@ -203,6 +205,8 @@ def _subject(cause: str, roots: tuple[Fault, ...], unordered: bool, texts: Seque
         who = _who(roots, unordered)
         if "worker" not in dict(first.facts):
             return who
+        if unordered:
+            return f"{who[: who.index(';')]}; a DataLoader worker of{who[who.index(';') + 1 :]}"
         workers = "DataLoader workers" if len(roots) > 1 else "A DataLoader worker"
         return f"{workers} of {who[0].lower()}{who[1:]}"
     on = f" on {first.host}" if first.host else ""
@@ -210,6 +214,8 @@ def _subject(cause: str, roots: tuple[Fault, ...], unordered: bool, texts: Seque
         if len(roots) > 1:
             return f"{len(roots)} nodes ({nodelist.fold([f.host for f in roots if f.host])})"
         return f"Node {first.host}" if first.host else "A node"
+    if "kubernetes" in first.sources:
+        return f"Pod {first.host}" if first.host else "A pod"
     if cause in GPU and "kernel" in first.sources:
         return f"A GPU of {first.host}" if first.host else "A GPU"
     if cause == "process.interrupted" and "agent" in first.sources:
@@ -226,7 +232,8 @@ def _who(roots: tuple[Fault, ...], unordered: bool) -> str:
     rank = first.process.rank if first.process else None
     on = f" on {first.host}" if first.host else ""
     if unordered:
-        return "One of several ranks"
+        who = f"rank {rank}{on}" if rank is not None else f"a process{on}"
+        return f"It cannot be told what failed first; {who}"
     if rank is None:
         return f"A process{on}"
     if len(roots) > 1:

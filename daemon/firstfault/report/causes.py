@@ -29,6 +29,7 @@ FACTS = {
     "partition": "the job's partition",
     "nodes": "the job's node list",
     "canceller_uid": "the user id of who cancelled the job",
+    "canceller_root": "known where that was root",
     "rdzv_host": "the host of the rendezvous",
     "since": "start of the time to look at, whole seconds of UNIX time",
     "slurm": "known where the job ran under Slurm",

@@ -233,9 +233,13 @@ def _effects_sentence(consequences: Sequence[v.Consequence]) -> str | None:
 def _effect(effect: v.Consequence, limits: Limits) -> Effect:
     sentence = f"{w.clean(effect.what, limits.phrase)}: {w.number(effect.count)}"
     if effect.ranks:
-        ranks = w.clean(effect.ranks, 200)
-        sentence += f" ({'rank' if ranks.isdigit() else 'ranks'} {ranks})"
+        sentence += f" ({_numbered(w.clean(effect.ranks, 200))})"
     return Effect(sentence, None if effect.example is None else _quote(effect.example, limits))
+
+
+# "rank 3", "ranks 0-2".
+def _numbered(ranks: str) -> str:
+    return f"{'rank' if ranks.isdigit() else 'ranks'} {ranks}"
 
 
 def _days(chain: Sequence[v.ChainLink]) -> int:
@@ -279,7 +283,7 @@ def _attempt(run: v.RunOutcome) -> Attempt:
 
 def _coverage(row: v.CoverageRow) -> CoverageLine:
     hosts = w.clean(row.hosts, 200) if row.hosts else "host not known"
-    ranks = f", ranks {w.clean(row.ranks, 200)}" if row.ranks else ""
+    ranks = f", {_numbered(w.clean(row.ranks, 200))}" if row.ranks else ""
     return CoverageLine(
         who=f"{hosts}{ranks}",
         kernel=w.clean(row.kernel, 40),

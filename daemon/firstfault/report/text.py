@@ -254,13 +254,14 @@ def _wrapped(
 
 
 def _split_at(word: str, cells: int) -> tuple[str, str]:
-    """The part of ``word`` that fits and the rest; a path is rather broken after a slash."""
+    """The part of ``word`` that fits and the rest; a path is rather broken after a slash, a list
+    after a comma."""
     # At least one character, or a wide one in a narrow place would never end.
     end = 1
     used = cell_len(word[0])
     while end < len(word) and used + cell_len(word[end]) <= cells:
         used += cell_len(word[end])
         end += 1
-    slash = word.rfind("/", end // 2, end)
+    slash = max(word.rfind(mark, end // 2, end) for mark in "/,")
     end = slash + 1 if slash > 0 else end
     return word[:end], word[end:]
