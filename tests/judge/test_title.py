@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from firstfault.diagnosis import diagnose
@@ -30,7 +32,7 @@ def test_a_title_is_one_line_and_never_a_causes_id(name: str) -> None:
         ("hang", "Rank 2 on n2 did not arrive at a collective; the others waited 20 s in vain"),
         ("made-watchdog-stuck", "Rank 3 on n2 was stuck for 480 s, and nothing tells in what"),
         ("made-pod-oom", "Pod llm-worker-1 was killed by the kernel: a memory limit was full"),
-        ("t24-hang", "Ranks waited 10 s in vain for others; no evidence tells for whom"),
+        ("t24-hang", "Rank 0 waited 10 s in vain for others; no evidence tells for whom"),
         ("t113-agent-sigint", "The job's launcher was told to stop from outside (SIGINT)"),
         ("t24-abort-at-exit", "Rank 1 on n1 crashed while shutting down, after its work was done"),
         (
@@ -65,6 +67,26 @@ def test_a_title_is_one_line_and_never_a_causes_id(name: str) -> None:
 )
 def test_a_title_holds_the_facts_of_its_case(name: str, said: str) -> None:
     assert diagnose(case(name)).cause.title == said
+
+
+@pytest.mark.parametrize(
+    ("ranks", "who"),
+    [([], "Ranks"), ([3], "Rank 3"), ([0, 1, 2, 5], "Ranks 0-2,5"), (range(0, 90, 2), "45 ranks")],
+)
+def test_those_who_lost_a_peer_are_numbered_in_a_few_words(ranks: Sequence[int], who: str) -> None:
+    said = title("collective.peer-lost", (), unordered=False, sure=False, hit=ranks)
+
+    assert said.startswith(f"{who} lost a peer; ")
+
+
+def test_processes_that_ended_alike_for_no_known_reason_are_counted() -> None:
+    ends = tuple(
+        Fault("process.exit", "x", Process(0, rank), "n1", facts=(("exit_code", "1"),))
+        for rank in (2, 3)
+    )
+    said = title("unknown", ends, unordered=True, sure=False)
+
+    assert said == "2 processes ended with exit code 1; the evidence does not tell why"
 
 
 def test_of_faults_that_cannot_be_ordered_one_is_named_and_that_said() -> None:

@@ -11,6 +11,7 @@ from firstfault.judge.card_words import card_words
 from firstfault.judge.named import named
 from firstfault.judge.node_words import limit_words, node_words
 from firstfault.judge.phrases import GPU, phrase, plural, raised, refusal, stuck, waiting
+from firstfault.judge.ranks import ranges
 from firstfault.model.fault import Fault
 from firstfault.readers import nodelist
 
@@ -36,6 +37,7 @@ _RENDEZVOUS = frozenset({"rendezvous.timeout", "rendezvous.connect", "rendezvous
 # A task that srun names: of which ranks, nothing tells.
 _TASK = re.compile(r"\bsrun: error: \S{1,255}: task (\d{1,7}): ")
 _LONGEST_NAME = 80
+_LONGEST_LIST = 40
 
 
 def title(
@@ -45,17 +47,21 @@ def title(
     unordered: bool,
     sure: bool,
     texts: Sequence[str] = (),
+    hit: Sequence[int] = (),
 ) -> str:
     """The title of a verdict; ``roots`` as in `firstfault.judge.decide.Judgement`.
 
     ``sure`` is False where the verdict is not confirmed; ``texts`` are the lines that it quotes.
+    ``hit`` are the ranks that lost a peer or waited, where no first fault is known.
     """
     if cause == "none":
         return "No failure: the job succeeded" if sure else "No sign of a failure in this evidence"
     if not roots and cause == "collective.timeout":
-        return f"Ranks waited{waiting(texts)} in vain for others; no evidence tells for whom"
+        return (
+            f"{_ranks(hit)} waited{waiting(texts)} in vain for others; no evidence tells for whom"
+        )
     if not roots and cause == "collective.peer-lost":
-        return "Ranks lost a peer; what became of it is not in the evidence"
+        return f"{_ranks(hit)} lost a peer; what became of it is not in the evidence"
     if cause == "unknown" or not roots:
         return _unknown(roots)
     if cause.startswith("slurm."):
@@ -195,7 +201,21 @@ def _unknown(roots: tuple[Fault, ...]) -> str:
             return f"{who} failed with {kind}; what was behind it is not told"
         if code is not None:
             return f"{who} ended with exit code {code}; the evidence does not tell why"
+    codes = {dict(fault.facts).get("exit_code") for fault in roots}
+    if len(codes) == 1 and (code := codes.pop()) is not None:
+        count = len(roots)
+        return f"{count} processes ended with exit code {code}; the evidence does not tell why"
     return "The evidence does not tell what failed first"
+
+
+# "Rank 3", "Ranks 0-2,5", "512 ranks" where the list would be long.
+def _ranks(numbers: Sequence[int]) -> str:
+    listed = ranges(numbers)
+    if listed is None:
+        return "Ranks"
+    if len(listed) > _LONGEST_LIST:
+        return f"{len(numbers):,} ranks"
+    return f"{'Rank' if len(numbers) == 1 else 'Ranks'} {listed}"
 
 
 # Who it happened to, to stand before the verb.

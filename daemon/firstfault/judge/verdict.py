@@ -56,6 +56,7 @@ def assemble(
                 unordered=judgement.unordered,
                 sure=confidence == v.CONFIRMED,
                 texts=[each.place.text for each in lines],
+                hit=_hit(judgement),
             ),
             narrowed(told, judgement, domain),
             confidence,
@@ -77,6 +78,13 @@ def assemble(
         coverage=_coverage(told, run),
         notes=tuple(notes),
     )
+
+
+# The ranks of the consequences that a cause without a first fault rests on.
+def _hit(judgement: Judgement) -> list[int]:
+    kinds = _ONLY_SIGNS.get(judgement.cause, ())
+    processes = {e.process for e in judgement.effects if e.kind in kinds and e.process}
+    return sorted({each.rank for each in processes if each.rank is not None})
 
 
 # Who held the memory that was short, by the kernel's own table: the one it chose need not be it.
