@@ -187,7 +187,7 @@ def test_the_shell_checker_finds_nothing(node: Node) -> None:
 
 def test_each_variable_is_noted_under_its_own_name(node: Node) -> None:
     """A slip of the pen among fifty alike lines would lose or mix up a fact."""
-    lines = re.findall(r'^  "\$\{(.*)\}"', node.stub.read_text(), re.MULTILINE)
+    lines = re.findall(r'^ +"\$\{(.*)\}"', node.stub.read_text(), re.MULTILINE)
     names = [line.partition("+")[0] for line in lines]
 
     assert lines == [f"{name}+{name}=${name}" for name in names]
