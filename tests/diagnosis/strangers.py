@@ -153,7 +153,9 @@ def rename_hosts(chance: random.Random, mutant: Mutant, ground: Ground) -> Mutan
         name = old.sub(
             lambda m: (m[1] or b"") + names[m[2].decode()].encode(), found.name.encode()
         ).decode()
-        return msgspec.structs.replace(found, name=name, host=names.get(found.host or "", found.host))
+        return msgspec.structs.replace(
+            found, name=name, host=names.get(found.host or "", found.host)
+        )
 
     case = msgspec.structs.replace(
         with_documents(mutant.case, (moved(d) for d in mutant.case.documents)),

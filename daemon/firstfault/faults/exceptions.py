@@ -14,6 +14,8 @@ _BROKEN_LINK = re.compile(
     r"(?:^|\.)(?:ConnectionResetError|BrokenPipeError|ConnectionRefusedError|ConnectionError|"
     r"ConnectionAbortedError|EOFError|TimeoutError|Dist(?:Network|Store|Backend)?Error)$"
 )
+# Torn: how the worker ended is not told.
+_WORKER = re.compile(r"DataLoader worker \(pid")
 _IN_COLLECTIVE = re.compile(r"/torch/distributed/(?:distributed_c10d|c10d_logger)\.py$")
 _COLLECTIVE_WORDS = re.compile(
     r"\b(?:NCCL|nccl[A-Z]\w+|[Gg]loo|c10d|TCPStore|ProcessGroup\w*|process group)\b"
@@ -62,7 +64,9 @@ def worth(event: Traceback, said: Signature | None, *, cut: bool) -> str:
     if said is not None:
         # An envelope in a rank's own words: what was in it is not told.
         return POSSIBLE if said.means == "launcher" else said.at_most
-    unclear = is_collectives(event) or _BROKEN_LINK.search(event.type)
+    unclear = (
+        is_collectives(event) or _BROKEN_LINK.search(event.type) or _WORKER.match(event.message)
+    )
     return POSSIBLE if unclear else CONFIRMED
 
 

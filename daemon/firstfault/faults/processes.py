@@ -232,8 +232,9 @@ def _raised_fault(death: Death, raised: Raised, signs: Sequence[Happened]) -> Fa
         if death.worker_signal is None:
             # It exited "unexpectedly": by a signal or by itself.
             limit = POSSIBLE
-        elif death.kills:
-            limit = LIKELY
+        elif death.kills or cause == "process.bus-error":
+            # A kill that is another job's; or a full /dev/shm, of which nothing is left to tell.
+            limit = weaker(limit, LIKELY)
         shared = [each for each in signs if _means(each) == "memory.shm"]
         if cause in ("process.bus-error", "process.killed") and shared:
             # torch's own hint, which is a guess.
