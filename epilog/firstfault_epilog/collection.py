@@ -15,6 +15,7 @@ from firstfault_epilog import (
     kernel,
     kernel_evidence,
     mounts,
+    oom_table,
     patterns,
     privacy,
 )
@@ -105,7 +106,7 @@ def _evidence(
     started = job.started_at_s
     if started is None:
         started = job.ended_at_s - settings.max_job_age_s
-    kernel_file, coverage = _kernel(settings, clock, started, job.ended_at_s)
+    kernel_file, coverage = _kernel(settings, clock, started, job)
     try:
         files, more, notes = _job_files(entry, job, settings, started)
     except OSError as error:
@@ -125,15 +126,15 @@ def _boot_id() -> Optional[str]:
 
 
 def _kernel(
-    settings: Settings, clock: Clock, started_at_s: float, ended_at_s: float
+    settings: Settings, clock: Clock, started_at_s: float, job: Job
 ) -> Tuple[List[File], List[Coverage]]:
     log = kernel.read(settings.kernel_log)
     coverage = list(log.coverage)
     if not log.lines:
         return [], coverage
     offset = clock.kernel_offset_s
-    lines = kernel_evidence.in_window(log.lines, offset, started_at_s, ended_at_s)
-    selection = kernel_evidence.select(lines)
+    lines = kernel_evidence.in_window(log.lines, offset, started_at_s, job.ended_at_s)
+    selection = kernel_evidence.select(oom_table.reduced(lines, job.uid))
     if offset is None:
         coverage[0] = Coverage(
             "kernel", log.name, "partial", "clock", "its clock is not known: nothing is left out"
