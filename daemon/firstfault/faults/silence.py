@@ -215,7 +215,8 @@ def _finished_unseen(run: Run, hit: Collection[Process]) -> Happened | None:
     free = sorted(set(range(sizes.pop())) - locals_) if len(sizes) == 1 else []
     bases = {_base(mate) for mate in mates}
     host = next(iter(mates)).host
-    left = Process(run.attempt, host=host)
+    # Of another agent, perhaps, whose console it is, too.
+    left = Process(run.attempt)
     if len(free) == 1 and len(bases) == 1 and None not in bases:
         left = Process(run.attempt, (bases.pop() or 0) + free[0], free[0], host)
     return msgspec.structs.replace(said[0], process=left)
