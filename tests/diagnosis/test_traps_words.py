@@ -306,3 +306,15 @@ def test_a_shells_exit_code_of_a_task_tells_its_childs_signal() -> None:
 )
 def test_a_word_of_an_end_is_never_no_failure(words: str, cause: str) -> None:
     assert made.judged(made.console(["begun", words])).cause.id == cause
+
+
+def test_an_aborted_task_that_lost_its_peer_is_not_where_it_began() -> None:
+    lost = "n2:41:42 [0] misc/socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer c1<4007>"
+    verdict = made.judged(
+        made.console(
+            made.task_ended("c1", 0), [lost], made.task_ended("c2", 1, "Exited with exit code 134")
+        )
+    )
+
+    assert verdict.cause.id != "process.abort"
+    assert verdict.initiator.host != "c2"

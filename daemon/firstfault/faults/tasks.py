@@ -22,6 +22,7 @@ from firstfault.model.event import (
     LaunchFailure,
     OomKill,
     OomNoticed,
+    Sign,
     StepEnded,
     TableEntry,
     TaskEnd,
@@ -40,6 +41,7 @@ _LOST = frozenset({"peer-lost", "waited", "stopped"})
 # 1 is what Python leaves for any exception, 2 what a command line that is refused does; from 126
 # on a shell speaks, or a signal.
 _OWN_CODES = range(3, 126)
+_ABORT = 6
 
 
 def task_faults(told: Told, run: Run) -> list[Fault]:
@@ -159,6 +161,8 @@ def killed_launchers(run: Run) -> list[Fault]:
     if len(found) != 1 or not isinstance(found[0].event, TaskEnd):
         return []
     number = _signal(found[0].event) or 0
+    if number == _ABORT and any(_explains_an_abort(each) for each in run.happened):
+        return []
     cause = SIGNAL_CAUSES[number]
     return [
         Fault(
@@ -171,6 +175,11 @@ def killed_launchers(run: Run) -> list[Fault]:
             facts=(("signal", signal_name(number)),),
         )
     ]
+
+
+# Lost peers, cards and collectives abort processes.
+def _explains_an_abort(each: Happened) -> bool:
+    return isinstance(each.event, Sign) and each.event.means not in ("finished", "recovered")
 
 
 # A shell that srun started leaves 128 and the number of its child's signal.
