@@ -318,3 +318,27 @@ def test_an_aborted_task_that_lost_its_peer_is_not_where_it_began() -> None:
 
     assert verdict.cause.id != "process.abort"
     assert verdict.initiator.host != "c2"
+
+
+SEGFAULT = "/home/eve/run.sh: line 277: 4411 Segmentation fault      (core dumped) python3 loop.py"
+
+
+def test_a_shells_word_of_a_signal_is_likely_where_nothing_follows() -> None:
+    last, followed = made.judged(made.console([SEGFAULT])), made.console([SEGFAULT, "step 3"])
+
+    assert (last.cause.id, last.cause.confidence) == ("process.segfault", v.LIKELY)
+    assert made.judged(followed).cause.confidence == v.POSSIBLE
+
+
+def test_a_shells_word_beside_another_fault_tells_nothing() -> None:
+    verdict = made.judged(made.console([SEGFAULT, *made.raised(DIVIDED)]))
+
+    assert verdict.cause.id == "python.exception"
+
+
+def test_a_loaders_worker_that_died_of_a_bus_error_was_not_killed() -> None:
+    error = "RuntimeError: DataLoader worker (pid 4411) is killed by signal: Bus error."
+    verdict = made.judged(made.console(made.raised(error)))
+
+    assert verdict.cause.id == "process.bus-error"
+    assert verdict.cause.confidence == v.POSSIBLE

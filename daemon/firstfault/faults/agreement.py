@@ -6,10 +6,12 @@ import re
 
 import msgspec
 
+from firstfault.faults.processes import proof
+from firstfault.faults.signals import SIGNAL_CAUSES, signal_name
 from firstfault.model.event import ShellKill, Sign, TornTraceback, Traceback
 from firstfault.model.fault import Fault
 from firstfault.model.run import Happened, Run
-from firstfault.model.verdict import LIKELY
+from firstfault.model.verdict import LIKELY, POSSIBLE
 
 # Where a process joins the others: the frames of what it raises there.
 _JOINING = re.compile(r"/torch/distributed/(?:elastic|run\.py|launch|distributed_c10d|rendezvous)")
@@ -51,6 +53,30 @@ def _agrees(each: Happened, sign: Happened, cause: str) -> bool:
         and not event.followed
         and _JOINING_TYPES.search(event.type) is not None
     )
+
+
+def shells_ends(run: Run) -> list[Fault]:
+    """What a shell says of the one signal that its children died of, where nothing else is told.
+
+    A script goes on after such a child: it is likely only where nothing follows.
+    """
+    seen = [e for e in run.happened if isinstance(e.event, ShellKill)]
+    numbers = {each.event.signal for each in seen if isinstance(each.event, ShellKill)}
+    number = numbers.pop() if len(numbers) == 1 else None
+    if number not in SIGNAL_CAUSES:
+        return []
+    last = any(each.last for each in seen)
+    return [
+        Fault(
+            cause=SIGNAL_CAUSES[number],
+            key=SIGNAL_CAUSES[number],
+            sources=frozenset({"shell"}),
+            proofs=tuple(proof(each) for each in seen[:2]),
+            sure=last,
+            limit=LIKELY if last else POSSIBLE,
+            facts=(("signal", signal_name(number)),),
+        )
+    ]
 
 
 def shell_kills(run: Run, seen: Happened) -> tuple[Happened, ...]:

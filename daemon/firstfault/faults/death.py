@@ -246,7 +246,7 @@ def _death(process: Process, mine: list[Happened], closings: list[ClosingSignal]
             for text in (each.event.message, *(message for _, message in each.event.causes))
         ]
         workers = tuple(sorted({pid for text in texts for pid in _worker_pids(text)}))
-        signal = next((m[1] for text in texts if (m := _WORKER_SIGNAL.search(text))), None)
+        signal = next(filter(None, map(worker_signal, texts)), None)
     spans = [getattr(each.event, "at", None) for each in exits]
     latest = min((span.latest for span in spans if span and span.latest), default=None)
     return Death(
@@ -273,6 +273,12 @@ def _code(event: object) -> int | None:
             None if event.number is None else event.number * (-1 if event.kind == "signal" else 1)
         )
     return event.exit_code if isinstance(event, ExitNoticed | TableEntry | LauncherEnd) else None
+
+
+def worker_signal(text: str) -> str | None:
+    """The signal that a DataLoader says ended its worker ("Bus error"), by torch's word for it."""
+    match = _WORKER_SIGNAL.search(text)
+    return None if match is None else match[1]
 
 
 def _worker_pids(text: str) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from firstfault.faults.agreement import with_torn_ends
+from firstfault.faults.agreement import shells_ends, with_torn_ends
 from firstfault.faults.card_words import with_card_words
 from firstfault.faults.death import Death, deaths, with_kernel_words
 from firstfault.faults.effects import launcher_and_slurm
@@ -20,7 +20,7 @@ from firstfault.faults.processes import NARROWER, of_death, proof, surroundings,
 from firstfault.faults.silence import silent_faults
 from firstfault.faults.slurm import slurm_faults
 from firstfault.faults.system import strange_signs, with_kernel_signs
-from firstfault.faults.tasks import killed_launchers, of_tasks
+from firstfault.faults.tasks import killed_launchers, of_tasks, other_exits
 from firstfault.model.event import OomKill, Sign, Trap
 from firstfault.model.fault import Effect, Fault, Findings, Proof
 from firstfault.model.run import Happened, Process, Run, Told
@@ -82,6 +82,8 @@ def findings(told: Told, run: Run) -> Findings:
         # Ranks that lost a peer, and a launcher that names a signal: the peer's.
         signalled = of_launchers(run)[0]
         faults = signalled if len(signalled) == 1 else []
+    if not (faults or named or effects):
+        faults = shells_ends(run)
     crashed = _crashed_launchers(run, faults)
     return Findings(
         faults=tuple(faults),
@@ -98,16 +100,16 @@ def _with_useless_work(faults: list[Fault]) -> list[Fault]:
     return [msgspec.structs.replace(faults[0], sure=True, limit=LIKELY)]
 
 
-# A task that srun started, an agent where ranks have agents, died of a signal that nobody sends: what
-# a rank elsewhere raised does not explain that.
+# A task that srun started, an agent where ranks have agents, was killed before its step was ended,
+# or ended otherwise than all others: what a rank elsewhere raised does not explain that.
 def _crashed_launchers(run: Run, faults: Sequence[Fault]) -> list[Fault]:
     sure = [f for f in faults if f.sure and not f.cause.startswith("slurm.")]
     if not sure or any("slurm" in fault.sources and fault.process is None for fault in sure):
         return []
     return [
         f
-        for f in killed_launchers(run)
-        if f.cause != "process.killed" and f.host not in {each.host for each in sure}
+        for f in (*killed_launchers(run), *other_exits(run))
+        if f.host not in {each.host for each in sure}
     ]
 
 

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from firstfault.faults.death import MUCH, Death, is_exception, says_same
+from firstfault.faults.death import MUCH, Death, is_exception, says_same, worker_signal
 from firstfault.faults.effects import is_agents, is_launchers
 from firstfault.faults.exceptions import cause_of, exception_facts, same_key, worth
 from firstfault.faults.processes import proof, with_process
+from firstfault.faults.signals import WORKER_CAUSES
 from firstfault.model.event import TableEntry, Traceback
 from firstfault.model.fault import Effect, Fault
 from firstfault.model.run import Happened, Run
@@ -171,7 +172,9 @@ def _fault(key: str, seen: Sequence[Happened], *, alone: bool) -> Fault:
     ):
         limit = weaker(limit, LIKELY)
     return Fault(
-        cause="process.killed" if killed else cause,
+        cause=WORKER_CAUSES.get(worker_signal(event.message) or "", "process.killed")
+        if killed
+        else cause,
         key=key,
         host=event.speaker.host,
         at=event.at,

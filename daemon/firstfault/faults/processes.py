@@ -12,7 +12,7 @@ import msgspec
 
 from firstfault.faults.death import Death, Raised
 from firstfault.faults.exceptions import cause_of, exception_facts, own_frame, same_key, worth
-from firstfault.faults.signals import SIGNAL_CAUSES, exit_signal, signal_name
+from firstfault.faults.signals import SIGNAL_CAUSES, WORKER_CAUSES, exit_signal, signal_name
 from firstfault.model.event import (
     AgentSignalled,
     FatalError,
@@ -23,20 +23,14 @@ from firstfault.model.event import (
     Trap,
 )
 from firstfault.model.fault import Effect, Fault, Proof
-from firstfault.model.line import Span
+from firstfault.model.line import Place, Span
 from firstfault.model.run import Happened, Process, Run
 from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, weaker
 from firstfault.readers.elastic import of_agent
-from firstfault.signatures import EFFECTS
+from firstfault.signatures import EFFECTS, meaning
 
 AT_ABORT = "process.abort"
 AT_EXIT = "process.abort-at-exit"
-_WORKER_CAUSES = {
-    "Killed": "process.killed",
-    "Segmentation fault": "process.segfault",
-    "Aborted": "process.abort",
-    "Bus error": "process.bus-error",
-}
 # What a process says of these, a signal that it died of may follow.
 NARROWER = (
     "gpu.", "memory.", "collective.", "storage.", "process.resource-limit", "process.stuck",
@@ -72,7 +66,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     ``signs`` are the telling lines of each process; ``aborting`` says that something in the logs
     aborts processes, ``task_ended`` that srun noted the end of a task, or that torchrun failed.
     ``finished`` are the lines of nobody in particular that say the work was done. ``stopped`` are
-    the words of agents that were told to stop.
+    the words of agents that were told to stop, ``lost`` where each process said that it lost a peer.
     """
 
     signs: dict[Process, list[Happened]]
@@ -80,6 +74,15 @@ class Surroundings(msgspec.Struct, frozen=True):
     task_ended: bool
     finished: tuple[Happened, ...] = ()
     stopped: tuple[AgentSignalled, ...] = ()
+    lost: dict[Process, list[Place]] = {}
+
+    def lost_before(self, death: Death, raised: Raised) -> bool:
+        """Whether the process had said that it lost a peer before it raised what ended it."""
+        return any(
+            place.document == each.event.place.document and place.offset < each.event.place.offset
+            for place in self.lost.get(death.process, ())
+            for each in raised.seen
+        )
 
     def stopped_before(self, death: Death) -> bool:
         """Whether the agent that notes the end of that process was told to stop before it."""
@@ -109,6 +112,7 @@ def surroundings(run: Run) -> Surroundings:
         any(isinstance(e.event, TaskEnd) or is_torchruns_end(e) for e in run.happened),
         tuple(e for e in run.happened if e.process is None and _means(e) == "finished"),
         tuple(e.event for e in run.happened if isinstance(e.event, AgentSignalled)),
+        _losses(run),
     )
 
 
@@ -118,13 +122,33 @@ def _may_abort(each: Happened) -> bool:
     return means.startswith(_ABORTING) or (means == AT_ABORT and _at_most(each) != CONFIRMED)
 
 
+def _losses(run: Run) -> dict[Process, list[Place]]:
+    found: dict[Process, list[Place]] = {}
+    for each in run.happened:
+        if each.process is not None and _said(each) in ("peer-lost", "waited"):
+            found.setdefault(each.process, []).append(each.event.place)
+    return found
+
+
+def _said(each: Happened) -> str | None:
+    event = each.event
+    if not isinstance(event, Traceback) or event.bare:
+        return _means(each)
+    known = meaning("exception", f"{event.type}: {event.message}")
+    return None if known is None else known.means
+
+
 def of_death(death: Death, around: Surroundings) -> Fault | Effect | None:
     """What one process's end offers: a fault, an effect of another's, or None for nothing."""
     signs = around.signs.get(death.process, [])
     if death.raised is not None and death.raised.means in ("peer-lost", "waited", "stopped"):
         return _victim(death, death.raised)
     if death.raised is not None:
-        return _raised_fault(death, death.raised, signs)
+        fault = _raised_fault(death, death.raised, signs)
+        if around.lost_before(death, death.raised):
+            # What a process raises as it tidies up after a lost peer.
+            fault = msgspec.structs.replace(fault, sure=False)
+        return fault
     waited = next((e for e in signs if _means(e) in ("waited", "peer-lost")), None)
     if waited is not None and exit_signal(death.exit_code) in (6, None):
         return Effect(_means(waited) or "", proof(waited), death.process)
@@ -228,7 +252,7 @@ def _raised_fault(death: Death, raised: Raised, signs: Sequence[Happened]) -> Fa
         # NCCL met an error of the card: its own line, or the exception's further ones, say which.
         cause, limit, key = own, weaker(limit, LIKELY), own
     if cause == "worker-killed":
-        cause = _WORKER_CAUSES.get(death.worker_signal or "Killed", "process.killed")
+        cause = WORKER_CAUSES.get(death.worker_signal or "Killed", "process.killed")
         if death.worker_signal is None:
             # It exited "unexpectedly": by a signal or by itself.
             limit = POSSIBLE

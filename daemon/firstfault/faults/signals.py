@@ -12,6 +12,13 @@ SIGNAL_CAUSES = {
     11: "process.segfault",
     31: "process.fatal-signal",
 }
+# What torch calls the signal that ended a DataLoader's worker.
+WORKER_CAUSES = {
+    "Killed": "process.killed",
+    "Segmentation fault": "process.segfault",
+    "Aborted": "process.abort",
+    "Bus error": "process.bus-error",
+}
 SIGNAL_NAMES = {
     1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
     9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM", 31: "SIGSYS",
