@@ -177,6 +177,27 @@ def killed_launchers(run: Run) -> list[Fault]:
     ]
 
 
+def other_exits(run: Run) -> list[Fault]:
+    """The one task that ended with an exit code of its own, where others ended with another."""
+    ends = [e for e in run.happened if isinstance(e.event, TaskEnd) and e.event.kind == "exit"]
+    codes = {_end(each).number for each in ends}
+    found = [e for e in ends if e.process is None and _end(e).number in _OWN_CODES]
+    if len(found) != 1 or len(codes) < 2:
+        return []
+    number = _end(found[0]).number
+    return [
+        Fault(
+            cause="process.exit",
+            key=f"exit {number}",
+            host=_end(found[0]).host,
+            sources=frozenset({"slurm"}),
+            proofs=(proof(found[0]),),
+            limit=LIKELY,
+            facts=(("exit_code", str(number)),),
+        )
+    ]
+
+
 # Lost peers, cards and collectives abort processes.
 def _explains_an_abort(each: Happened) -> bool:
     return isinstance(each.event, Sign) and each.event.means not in ("finished", "recovered")

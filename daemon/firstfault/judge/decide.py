@@ -33,6 +33,7 @@ _FIRST_NAMED = ("memory.", "gpu.", "node.", "slurm.node-fail", "process.", "stor
 _ECHOED = ("gpu.", "collective.network", "collective.config", "collective.error")
 
 
+_GENERAL = ("RuntimeError", "Exception", "OSError", "SystemExit")
 _WAITING = (
     "rendezvous.connect",
     "rendezvous.timeout",
@@ -334,6 +335,9 @@ def _confidence(told: Told, group: Sequence[Fault], found: Findings) -> str:
         return POSSIBLE
     if found.unnamed:
         # A rank without a reason may have been first.
+        return LIKELY
+    if told.absent and fault.exception is not None and fault.exception.type in _GENERAL:
+        # What ended a node that is silent may have been first: programs say so in these.
         return LIKELY
     if fault.cause in _OOM or fault.cause.startswith("node."):
         return CONFIRMED
