@@ -25,4 +25,4 @@ def test_a_near_miss_is_of_causes_that_are_known_and_not_right(name: str) -> Non
 
 
 def test_the_readme_tells_how_each_cause_is_tried() -> None:
-    assert README.read_text() == written()
+    assert README.read_text() == written(), "run .venv/bin/python -m tests.diagnosis.coverage"
