@@ -46,6 +46,27 @@ def test_a_hang_asks_for_the_stacks_of_those_who_did_not_arrive() -> None:
     assert "the stacks of the ranks that did not arrive" in named(diagnose(case("hang")))
 
 
+@pytest.mark.parametrize("name", ["t113-segfault", "t20-bus", "t213-assert"])
+def test_a_crash_that_only_its_signal_tells_asks_for_its_frames(name: str) -> None:
+    assert "what the process was doing when it crashed" in named(diagnose(case(name)))
+
+
+@pytest.mark.parametrize("name", ["segv", "live-segfault"])
+def test_a_crash_whose_frame_or_library_is_known_does_not(name: str) -> None:
+    assert "what the process was doing when it crashed" not in named(diagnose(case(name)))
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("s24-time-limit", "whether the job still made progress at its limit"),
+        ("made-watchdog-stuck", "the stacks of the rank that was stuck"),
+    ],
+)
+def test_an_end_that_may_hide_a_hang_asks_for_what_would_tell(name: str, what: str) -> None:
+    assert what in named(diagnose(case(name)))
+
+
 def test_a_silent_node_is_asked_for_by_name() -> None:
     assert "everything from n2" in named(diagnose(case("live-node-fail")))
 

@@ -12,6 +12,9 @@ from firstfault.model.run import Run, Told
 from firstfault.model.verdict import CONFIRMED, POSSIBLE, UNKNOWN, Missing
 from firstfault.readers import nodelist
 
+_CRASHES = frozenset(
+    {"process.segfault", "process.abort", "process.bus-error", "process.fatal-signal"}
+)
 # Of more ranks than this, those that are left out are not listed.
 _MOST_RANKS = 100_000
 
@@ -137,6 +140,26 @@ def _words(judgement: Judgement) -> Iterator[Missing]:
             "Let the program log why before it exits; @record on its main function keeps an "
             "uncaught exception in error.json.",
         )
+    elif judgement.cause in _CRASHES and not any(_is_explained(f) for f in judgement.roots):
+        yield Missing(
+            "what the process was doing when it crashed",
+            "a signal alone names neither a library nor a line of the program",
+            "export PYTHONFAULTHANDLER=1 before the start (the Python frames are then in the rank's "
+            "output); the kernel log of the host names the library, coredumpctl has the stack.",
+        )
+    elif judgement.cause == "process.stuck":
+        yield Missing(
+            "the stacks of the rank that was stuck",
+            "its watchdog says that it was stuck, not in which call",
+            "py-spy dump --native --pid PID on its host while it hangs.",
+        )
+    elif judgement.cause == "slurm.time-limit":
+        yield Missing(
+            "whether the job still made progress at its limit",
+            "a job that hung before needs no more time: its hang needs mending",
+            "Compare the time of the last step in the output, or of the last checkpoint (ls -l), "
+            "with the job's end; let the program print the time with each step.",
+        )
     elif judgement.cause == "collective.timeout":
         yield Missing(
             "the stacks of the ranks that did not arrive",
@@ -217,6 +240,10 @@ def _joined(run: Run | None, judgement: Judgement) -> Iterator[Missing]:
         else "Each node's own launcher output (srun --label tells them apart): did it start, and "
         "which host and port did it try?",
     )
+
+
+def _is_explained(fault: Fault) -> bool:
+    return bool({"frame", "library", "worker"} & set(dict(fault.facts)))
 
 
 def _is_silent_exit(fault: Fault) -> bool:
