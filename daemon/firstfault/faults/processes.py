@@ -353,6 +353,7 @@ def with_process(fault: Fault, death: Death) -> Fault:
         fault,
         process=death.process,
         host=death.process.host or fault.host,
+        at=fault.at or death.noticed_at,
         sources=fault.sources | {"agent"},
         proofs=(*fault.proofs, *(proof(each) for each in death.exits[:1])),
     )

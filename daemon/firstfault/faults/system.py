@@ -24,7 +24,7 @@ from firstfault.faults.clocks import in_hosts_window
 from firstfault.faults.death import Death
 from firstfault.faults.processes import proof
 from firstfault.faults.signals import exit_signal
-from firstfault.model.event import KernelSign
+from firstfault.model.event import KernelSign, NodeFailure
 from firstfault.model.fault import Fault, Proof
 from firstfault.model.line import Span
 from firstfault.model.run import Happened, Process, Run, Told
@@ -96,7 +96,8 @@ def strange_signs(told: Told, run: Run, faults: Sequence[Fault]) -> list[Proof]:
 
 # The signs that may have to do with the job, each once.
 def _of_job(told: Told, run: Run, faults: Sequence[Fault]) -> Iterator[_Seen]:
-    hosts = {_short(each) for each in (*told.nodes, *(p.host for p in run.roster)) if each}
+    failed = (e.event.host for e in run.happened if isinstance(e.event, NodeFailure))
+    hosts = {_short(e) for e in (*told.nodes, *(p.host for p in run.roster), *failed) if e}
     texts: set[str] = set()
     for each in run.happened:
         event = each.event
