@@ -83,6 +83,16 @@ def test_a_real_python_2_is_passed_over(node: Node, python: Path) -> None:
     assert len(node.records()) == 1
 
 
+def fail(node: Node, times: int) -> list[subprocess.CompletedProcess[str]]:
+    """Runs ``collect``, each time as if two minutes had passed since."""
+    done = []
+    for _ in range(times):
+        if (node.queue / "failures").exists():
+            set_time(node.queue / "failures", time.time() - 120)
+        done.append(run(node, "collect"))
+    return done
+
+
 def break_archive(node: Node) -> Path:
     broken = node.folder / "broken.pyz"
     broken.write_bytes(node.pyz.read_bytes()[:5000])
@@ -95,10 +105,10 @@ def test_after_five_failures_of_its_own_it_is_off_for_an_hour_and_says_why(node:
     node.end_job()
     (entry,) = node.waiting()
 
-    statuses = [run(node, "collect").returncode for _ in range(4)]
-    fifth = run(node, "collect")
+    *others, fifth = fail(node, 5)
 
-    assert 0 not in statuses
+    assert 0 not in {done.returncode for done in others}
+    assert not any("turned off" in done.stderr for done in others)
     assert "turned off for an hour after 5 failures" in fifth.stderr
     assert f"remove {node.queue}/off" in fifth.stderr
     off = (node.queue / "off").read_text()
@@ -111,8 +121,7 @@ def test_after_five_failures_of_its_own_it_is_off_for_an_hour_and_says_why(node:
 def turn_off(node: Node) -> None:
     broken = break_archive(node)
     node.end_job()
-    for _ in range(5):
-        run(node, "collect")
+    fail(node, 5)
     broken.unlink()
     node.configure()
 
@@ -159,8 +168,7 @@ def test_failures_that_are_not_in_a_row_do_not_turn_it_off(node: Node) -> None:
     for _ in range(3):
         break_archive(node)
         node.end_job()
-        for _ in range(4):
-            run(node, "collect")
+        fail(node, 4)
         node.configure()
         assert run(node, "collect").returncode == 0
 
@@ -168,11 +176,22 @@ def test_failures_that_are_not_in_a_row_do_not_turn_it_off(node: Node) -> None:
     assert len(node.records()) == 3
 
 
+def test_many_failures_at_one_moment_count_as_one(node: Node) -> None:
+    break_archive(node)
+    node.end_job()
+
+    for _ in range(8):
+        run(node, "collect")
+
+    assert entries.failures(str(node.queue)) == ("the collector ended with status 1",)
+    assert not (node.queue / "off").exists()
+
+
 def test_a_spool_that_is_missing_for_long_is_no_failure_of_its_own(node: Node) -> None:
     node.spool.rmdir()
     node.end_job()
 
-    statuses = {run(node, "collect").returncode for _ in range(8)}
+    statuses = {done.returncode for done in fail(node, 8)}
 
     assert statuses == {75}
     assert not (node.queue / "off").exists()
@@ -184,7 +203,7 @@ def test_a_collector_that_is_killed_each_time_turns_itself_off(node: Node) -> No
     node.configure(FIRSTFAULT_PYTHON=str(fake_python(node, "killed", body)))
     node.end_job()
 
-    statuses = {run(node, "collect").returncode for _ in range(5)}
+    statuses = {done.returncode for done in fail(node, 5)}
 
     assert statuses == {137}
     assert "status 137" in (node.queue / "off").read_text()
@@ -198,7 +217,8 @@ def test_without_any_python_it_says_so_and_turns_itself_off(node: Node) -> None:
     node.configure(FIRSTFAULT_PYTHON="/nonexistent")
     node.end_job()
     hide = 'for p in /usr/bin/python3* /usr/local/bin/python3*; do [ -f "$p" ] &&'
-    hide += ' mount --bind /dev/null "$(readlink -f "$p")"; done; for i in 1 2 3 4 5; do "$@"; done'
+    hide += ' mount --bind /dev/null "$(readlink -f "$p")"; done; for i in 1 2 3 4 5; do "$@";'
+    hide += f" touch -d '-2 minutes' {node.queue}/failures; done"
 
     done = subprocess.run(
         ["/usr/bin/unshare", "--mount", "/bin/sh", "-c", hide, "sh", node.stub, "collect"],
