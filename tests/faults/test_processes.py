@@ -147,3 +147,25 @@ def test_a_watchdog_that_got_stuck_after_a_timeout_only_waited() -> None:
     verdict = made.judged(watchdog(CAUGHT, STUCK))
 
     assert verdict.cause.id == "collective.timeout"
+
+
+def crashed_after(*words: list[str]) -> Document:
+    """Rank 1 aborts after these words; rank 0 lost it."""
+    return made.console(
+        *words,
+        made.of_rank(0, 0, made.raised(made.PEER)),
+        made.noticed(1, 701, -6),
+        made.table((1, 1, -6, 701), (0, 0, 1, 700)),
+    )
+
+
+def test_an_abort_that_cost_others_a_peer_is_none_at_the_exit_for_a_line_of_nobodys() -> None:
+    verdict = made.judged(crashed_after(["pre-training finished, now the evaluation"]))
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("process.abort", v.LIKELY)
+
+
+def test_an_abort_of_a_rank_that_said_it_had_finished_is_one_at_the_exit() -> None:
+    verdict = made.judged(crashed_after(["[default1]:training finished"]))
+
+    assert verdict.cause.id == "process.abort-at-exit"

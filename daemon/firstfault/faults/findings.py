@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from firstfault.faults.agreement import shells_ends, with_torn_ends
+from firstfault.faults.at_exit import with_needed_ranks
 from firstfault.faults.card_words import with_card_words
 from firstfault.faults.death import Death, deaths, with_kernel_words
 from firstfault.faults.effects import launcher_and_slurm
@@ -68,7 +69,7 @@ def findings(told: Told, run: Run) -> Findings:
     faults = with_card_words(run, _with_shared_memory(faults))
     if not named:
         faults = with_torn_ends(run, _with_useless_work(faults))
-    faults = _with_doubts(run, faults)
+    faults = with_needed_ranks(run, _with_doubts(run, faults), effects)
     wrong = bool(faults or named or effects)
     faults = with_kernel_signs(told, run, ends, faults, wrong=wrong)
     if not named and not any(f.sure and not f.cause.startswith("rendezvous.") for f in faults):
