@@ -10,6 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from firstfault_epilog import (
     anchors,
+    cgroup,
     confined,
     joblogs,
     kernel,
@@ -114,7 +115,10 @@ def _evidence(
         reason = errno.errorcode.get(error.errno or 0, "EIO")
         detail = f"the reader could not be started: {os.strerror(error.errno or errno.EIO)}"
         files, more, notes = [], [_nothing(reason, detail)], []
-    return kernel_file + files, coverage + more, notes
+    counters, row = cgroup.read(
+        cgroup.Job(job.id, job.uid, job.node, entry.value("SLURM_JOB_SLUID"))
+    )
+    return kernel_file + counters + files, [*coverage, row, *more], notes
 
 
 def _boot_id() -> Optional[str]:

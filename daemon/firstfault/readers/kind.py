@@ -22,6 +22,8 @@ from firstfault.readers.slurm_log import looks_like_slurm_log
 
 _HEAD = 65_536
 _OUTPUTS = ("job-output", "rank-log")
+# What a collector may have taken that is read; None: a file that a person named.
+_READ = (None, *_OUTPUTS, "error-json", "kernel", "epilog-environment")
 
 
 class Kind(enum.Enum):
@@ -46,6 +48,9 @@ def kind(document: Document) -> Kind:
     """The kind of ``document``; an empty one is OTHER: it tells nothing."""
     data = document.excerpts[0].data[:_HEAD] if document.excerpts else b""
     if not data.strip(b"\x00 \t\r\n"):
+        return Kind.OTHER
+    if document.what not in _READ:
+        # A newer collector's, or one that is kept for people: it speaks for nobody.
         return Kind.OTHER
     if document.what in _OUTPUTS:
         # A collector knows what it took; what a user wrote into it makes it no kernel log.
