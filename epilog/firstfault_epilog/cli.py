@@ -6,9 +6,18 @@ import resource
 import sys
 import syslog
 import time
-from typing import List
+from typing import Callable, List, Optional
 
-from firstfault_epilog import __version__, checks, collection, entries, kernel, preview, record
+from firstfault_epilog import (
+    __version__,
+    checks,
+    collection,
+    entries,
+    kernel,
+    preview,
+    ranklogs,
+    record,
+)
 from firstfault_epilog import settings as node_settings
 from firstfault_epilog.record import Clock
 from firstfault_epilog.settings import Settings
@@ -82,6 +91,8 @@ def _take_all(settings: Settings) -> int:
         if clock is None:
             clock = kernel.calibrate(settings.kernel_log, settings.kernel_offset_s, time.time())
         statuses.add(_take(path, settings, clock))
+    for fault in _tidy(lambda: ranklogs.sweep(settings)) or ():
+        _warn(fault)
     return FAILED if FAILED in statuses else max(statuses)
 
 
@@ -117,9 +128,20 @@ def _take(path: str, settings: Settings, clock: Clock) -> int:
         )
         entries.keep_for_later(path)
         return NOT_NOW
+    name = record.file_name(evidence)
+    _tidy(lambda: ranklogs.note(settings, collection.jobs_of(entry), evidence.node, name))
     os.unlink(path)
     entries.forget_troubles(settings.queue)
     return 0
+
+
+# The boundary at which a failure in tidying up stops: the records are what counts.
+def _tidy(work: Callable[[], Optional[List[str]]]) -> Optional[List[str]]:
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001 (the boundary: the reason is told)
+        _warn(f"rank logs: {type(error).__name__}: {error}")
+        return None
 
 
 # Detached from the Epilog nobody reads standard error; under systemd the journal does.

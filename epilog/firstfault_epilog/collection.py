@@ -19,6 +19,7 @@ from firstfault_epilog import (
     oom_table,
     patterns,
     privacy,
+    ranklogs,
 )
 from firstfault_epilog.entries import Entry
 from firstfault_epilog.record import Clock, Coverage, Excerpt, File, Record, identity, instant
@@ -198,6 +199,12 @@ def _job_files(
     return files, coverage, notes
 
 
+def jobs_of(entry: Entry) -> Tuple[str, ...]:
+    """The numbers under which the job's tasks know it: of a heterogeneous job also the first's."""
+    names = (entry.value("SLURM_JOB_ID"), entry.value("SLURM_HET_JOB_ID"))
+    return tuple({name: None for name in names if name and re.match(r"[0-9]{1,20}\Z", name)})
+
+
 def plan_of(
     entry: Entry, job: Job, settings: Settings, uid: int, started_at_s: float
 ) -> joblogs.Plan:
@@ -224,6 +231,10 @@ def plan_of(
     if err and err != out:
         outputs.append(("error output", places(err)))
     here = dict(known, N=job.node, U=str(uid))
+    given: Tuple[patterns.Path, ...] = ()
+    if settings.rank_log_dir is not None:
+        given = ranklogs.places(settings.rank_log_dir, jobs_of(entry), job.node)
+    restarts = entry.value("SLURM_JOB_RESTART_COUNT") or ""
     return joblogs.Plan(
         job=job.id,
         uid=uid,
@@ -234,6 +245,8 @@ def plan_of(
         rank_logs=tuple((patterns.site_glob(g, here), "%N" in g) for g in settings.rank_logs),
         anchors=anchors.read(),
         seconds=max(1.0, settings.read_deadline_s - MARGIN_S),
+        given_logs=given,
+        restarts=int(restarts) if re.match(r"[0-9]{1,6}\Z", restarts) else None,
     )
 
 

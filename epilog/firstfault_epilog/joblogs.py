@@ -12,7 +12,7 @@ import stat
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from firstfault_epilog import excerpts
+from firstfault_epilog import excerpts, ranklogs
 from firstfault_epilog.anchors import Anchors
 from firstfault_epilog.patterns import Path
 
@@ -41,7 +41,9 @@ class Plan(NamedTuple):
     ``start_known`` is False where ``started_at_s`` is only the earliest time looked at.
     ``outputs`` are (what it is called, where it may be), in order; of the places of one output
     the first that exists is taken. ``rank_logs`` are (glob, whether the node's name is part of it);
-    globs match files and folders of ``uid`` only.
+    globs match files and folders of ``uid`` only. ``given_logs`` are the places that the TaskProlog
+    gave this job's ranks on this node; of starts later than ``restarts`` (None: not known) they
+    are another incarnation's.
     """
 
     job: str
@@ -53,6 +55,8 @@ class Plan(NamedTuple):
     rank_logs: Tuple[Tuple[Path, bool], ...]
     anchors: Anchors
     seconds: float
+    given_logs: Tuple[Path, ...] = ()
+    restarts: Optional[int] = None
 
 
 # ``of_node``: its place says that it is this node's, whatever file system it lies on.
@@ -188,7 +192,10 @@ def _runs(plan: Plan, mentions: List[str], send: Send) -> List[_Run]:
         for path in _existing(pattern, send)
         if _is_own_folder(path, plan)
     ]
-    exact = [run for run in found if os.path.basename(run.folder).startswith(plan.job + "_")]
+    given = _given_runs(plan, send)
+    exact = given + [
+        run for run in found if os.path.basename(run.folder).startswith(plan.job + "_")
+    ]
     since = plan.started_at_s - SLACK_S
     guessed = not exact and not plan.start_known
     if guessed:
@@ -204,6 +211,24 @@ def _runs(plan: Plan, mentions: List[str], send: Send) -> List[_Run]:
         named = [_run(path, False, send) for path in mentions if _is_own_folder(path, plan)]
         chosen = [run for run in named if run.changed_at_s >= plan.started_at_s - SLACK_S]
     return sorted(chosen, key=lambda run: (-run.changed_at_s, run.folder))
+
+
+# The runs of this start of the job in the folders that the TaskProlog made. Nobody else can have
+# put them there: each folder on the way is the owner's, below a sticky one of root's.
+def _given_runs(plan: Plan, send: Send) -> List[_Run]:
+    folders = [
+        path
+        for place in plan.given_logs
+        for path in _existing(place, send)
+        if all(
+            _is_own_folder(folder, plan)
+            for folder in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path)))
+        )
+    ]
+    starts = {path: ranklogs.start_of(path) for path in folders}
+    known = (n for n in starts.values() if plan.restarts is None or n <= plan.restarts)
+    last = max(known, default=-1)
+    return [_run(path, True, send) for path in folders if starts[path] == last]
 
 
 def _run(folder: str, of_node: bool, send: Send) -> _Run:

@@ -1,5 +1,6 @@
 """The node's configuration, epilog.conf: read alike by the Epilog's shell and by Python."""
 
+import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 DEFAULT_PATH = "/etc/firstfault/epilog.conf"
@@ -28,6 +29,9 @@ class Settings(NamedTuple):
     opt_out_word: str = "firstfault=off"
     facts_only_accounts: Tuple[str, ...] = ()
     facts_only_partitions: Tuple[str, ...] = ()
+    rank_log_dir: Optional[str] = None
+    rank_log_days: float = 7.0
+    rank_log_mb: float = 20480.0
 
 
 KEYS = (
@@ -35,6 +39,10 @@ KEYS = (
     "FIRSTFAULT_START",
     "FIRSTFAULT_PYTHON",
     "FIRSTFAULT_PYZ",
+    "FIRSTFAULT_RANK_LOG_DIR",
+    "FIRSTFAULT_RANK_LOG_TEE",
+    "FIRSTFAULT_RANK_LOG_ANY_FS",
+    "FIRSTFAULT_RANK_LOG_FREE_MB",
     "FIRSTFAULT_SPOOL",
     "FIRSTFAULT_KERNEL_LOG",
     "FIRSTFAULT_KERNEL_OFFSET_S",
@@ -47,10 +55,14 @@ KEYS = (
     "FIRSTFAULT_OPT_OUT_WORD",
     "FIRSTFAULT_FACTS_ONLY_ACCOUNTS",
     "FIRSTFAULT_FACTS_ONLY_PARTITIONS",
+    "FIRSTFAULT_RANK_LOG_DAYS",
+    "FIRSTFAULT_RANK_LOG_MB",
 )
-# The Epilog's shell stops reading at this line.
+# The shell of the Epilog and of the TaskProlog stops reading at this line.
 STUB_END = "# ---"
-STUB_KEYS = KEYS[:4]
+STUB_KEYS = KEYS[:8]
+# Of a folder of which the shell makes names that need no quoting.
+_PLAIN_PATH = re.compile(r"/[A-Za-z0-9._/-]*\Z")
 
 
 def read(path: str) -> Tuple[Settings, List[str]]:
@@ -133,6 +145,9 @@ def of(values: Dict[str, str]) -> Tuple[Settings, List[str]]:
         if len(rank_logs) < len(patterns):
             faults.append("FIRSTFAULT_RANK_LOGS: a pattern that does not start with / is left out")
     settings = Settings(
+        rank_log_dir=_rank_log_dir(values, faults),
+        rank_log_days=number("FIRSTFAULT_RANK_LOG_DAYS", None) or default.rank_log_days,
+        rank_log_mb=number("FIRSTFAULT_RANK_LOG_MB", None) or default.rank_log_mb,
         queue=path("FIRSTFAULT_QUEUE", default.queue),
         start=start,
         python=path("FIRSTFAULT_PYTHON", default.python),
@@ -151,3 +166,21 @@ def of(values: Dict[str, str]) -> Tuple[Settings, List[str]]:
         facts_only_partitions=words("FIRSTFAULT_FACTS_ONLY_PARTITIONS"),
     )
     return settings, faults
+
+
+# The other keys of this folder are the TaskProlog's alone: what it would not take is said here.
+def _rank_log_dir(values: Dict[str, str], faults: List[str]) -> Optional[str]:
+    for key in ("FIRSTFAULT_RANK_LOG_TEE", "FIRSTFAULT_RANK_LOG_ANY_FS"):
+        if values.get(key, "0") not in ("", "0", "1"):
+            faults.append(f"{key}: {values[key][:40]!r} is not 0 or 1: 0 is used")
+    room = values.get("FIRSTFAULT_RANK_LOG_FREE_MB") or "0"
+    if not re.match(r"[0-9]{1,10}\Z", room):
+        faults.append(f"FIRSTFAULT_RANK_LOG_FREE_MB: {room[:40]!r} is not a number: 1024 is used")
+    folder = values.get("FIRSTFAULT_RANK_LOG_DIR") or None
+    if folder is not None and not _PLAIN_PATH.match(folder):
+        faults.append(
+            f"FIRSTFAULT_RANK_LOG_DIR: {folder[:80]!r} is not an absolute path of letters, digits "
+            "and . _ - / alone: no rank gets logs of its own"
+        )
+        return None
+    return folder

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from firstfault.model import evidence
+from firstfault_epilog import settings
 
 SETTINGS = {"FIRSTFAULT_START": "systemd", "FIRSTFAULT_PYTHON": sys.executable}
 
@@ -47,7 +48,7 @@ class Node:
             "FIRSTFAULT_ALLOW_ROOT_JOBS": "1",
         }
         for key, value in changes.items():
-            (values if key in values else rest)[key] = value
+            (values if key in settings.STUB_KEYS else rest)[key] = value
         lines = [f"{key}={value}" for key, value in values.items()]
         lines += ["# ---", *(f"{key}={value}" for key, value in rest.items())]
         self.conf.write_text("\n".join(lines) + "\n")

@@ -47,6 +47,11 @@ def test_a_missing_file_is_all_defaults(tmp_path: Path) -> None:
         ("FIRSTFAULT_ALLOW_ROOT_JOBS=yes", "not 0 or 1"),
         ("FIRSTFAULT_RANK_LOGS=logs/*", "does not start with /"),
         ("# ---\nFIRSTFAULT_QUEUE=/x", "must stand above"),
+        ("# ---\nFIRSTFAULT_RANK_LOG_DIR=/x", "must stand above"),
+        ("FIRSTFAULT_RANK_LOG_DIR=/a b", "letters, digits"),
+        ("FIRSTFAULT_RANK_LOG_DIR=x", "absolute path"),
+        ("FIRSTFAULT_RANK_LOG_TEE=yes", "not 0 or 1"),
+        ("FIRSTFAULT_RANK_LOG_FREE_MB=1G", "not a number"),
     ],
 )
 def test_a_wrong_line_is_said_and_does_not_stop_the_collector(
