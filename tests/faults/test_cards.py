@@ -12,7 +12,7 @@ from tests.faults.test_system import lost_peers, said
 LOST = (
     "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 )
-ECC = "NVRM: Xid (PCI:0000:3b:00): 94, pid=4100, name=python3, Contained: CE User Channel (0x9)."
+ECC = "NVRM: Xid (PCI:0000:3b:00): 94, pid=700, name=python3, Contained: CE User Channel (0x9)."
 LINK = "NVRM: Xid (PCI:0000:3b:00): 74, pid=4100, name=python3, NVLink: fatal error detected on link 7(0x0)"
 SWITCH = "nvidia-nvswitch1: SXid (PCI:0000:0a:00.0): 20034, Fatal, Link 07 LTSSM Fault Up"
 MMU = "NVRM: Xid (PCI:0000:3b:00): 31, pid=700, name=python3, Ch 0000000c, intr 00000000. MMU Fault: ENGINE GRAPHICS"
@@ -62,6 +62,33 @@ def test_another_hosts_or_a_later_or_a_strangers_line_is_not(host: str, lines: l
     )
 
     assert (verdict.cause.id, verdict.cause.confidence) == ("gpu.unhealthy", v.LIKELY)
+
+
+def test_a_card_that_failed_long_before_is_no_ranks() -> None:
+    early = said(LOST, at_s=1000)
+    late = made.noticed(0, 700, 1, clock="10:40:05")
+    table = made.table((0, 0, 1, 700), errors={0: UNKNOWN_ERROR})
+    verdict = made.judged(
+        made.console(
+            made.of_task(0, made.of_rank(0, 0, made.raised(UNKNOWN_ERROR)), late),
+            made.of_task(0, [line.replace("10:00:05", "10:40:05") for line in table]),
+            made.task_ended("c1", 0),
+        ),
+        made.kernel_log("c1", early),
+        made.accounting("FAILED"),
+    )
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("gpu.unhealthy", v.LIKELY)
+
+
+def test_an_error_that_hit_a_process_of_nobody_known_is_likely() -> None:
+    verdict = made.judged(
+        raised(ILLEGAL),
+        made.kernel_log("c1", said(ECC.replace("700", "4100"))),
+        made.accounting("FAILED"),
+    )
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("gpu.ecc", v.LIKELY)
 
 
 def test_a_link_that_failed_is_never_sure() -> None:

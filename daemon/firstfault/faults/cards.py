@@ -6,13 +6,16 @@
 | a link, the system processor or another part failed | the same | the card's, likely |
 | a fault of a program's own kernel (Xid 13, 31) | the same fault | a second source, likely |
 
-A line without a time may be days old: it makes nothing sure, and only a card that is gone for good
-counts then. Which card is which rank's is not told: where several ranks met an error, none is
-surely the first.
+A line counts for a rank that failed within minutes after it: nodes are shared, and jobs run for
+weeks. A line without a time may be days old: it makes nothing sure, and only a card that is gone for
+good counts then. Nor is a line sure that names a process which is no rank's, though in a container
+a rank has another pid than the kernel gives it. Which card is which rank's is not told: where
+several ranks met an error, none is surely the first.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -20,6 +23,7 @@ import msgspec
 
 from firstfault.model.event import KernelSign
 from firstfault.model.fault import Fault, Proof
+from firstfault.model.run import Run
 from firstfault.model.verdict import CONFIRMED, LIKELY
 
 # What breaks under the program, first the one that explains the others.
@@ -28,6 +32,8 @@ _SURE = frozenset({"kernel.gpu-bus-lost", "kernel.gpu-ecc", "kernel.amdgpu-uncor
 _LASTING = frozenset({"gpu.bus-lost"})
 # A program's own assertion, its own settings.
 _OWN = ("gpu.device-assert", "gpu.not-visible")
+# NCCL's watchdog waits 10 minutes for a rank whose card is gone.
+_NEAR = dt.timedelta(minutes=20)
 _FACTS = ("gpu", "switch", "xid", "sxid")
 
 
@@ -40,22 +46,21 @@ class Seen(Protocol):
 
 
 def with_cards(
-    host: str | None, signs: Sequence[Seen], faults: Sequence[Fault]
+    run: Run, host: str | None, signs: Sequence[Seen], faults: Sequence[Fault]
 ) -> list[Fault] | None:
     """``faults``, with what the signs of cards on ``host`` explain; None where they explain none."""
     events = [each.event for each in signs]
     said = [f for f in faults if host is not None and f.host == host and _is_cards(f)]
     if not said:
         return None
-    failed = [
-        event
-        for cause in _DEVICE
-        for event in events
-        if event.means == cause and (event.at is not None or cause in _LASTING)
-    ]
-    if failed:
-        told = [event for event in events if event.means == failed[0].means]
-        return [_explained(f, told, alone=len(said) == 1) if f in said else f for f in faults]
+    pids = {pid for process in run.roster for pid in process.pids}
+    near = {id(fault): _failed_before(fault, events) for fault in said}
+    if any(near.values()):
+        alone = len(said) == 1
+        return [
+            _explained(fault, near[id(fault)], pids, alone=alone) if near.get(id(fault)) else fault
+            for fault in faults
+        ]
     causes = {event.means for event in events}
     if not any(fault.cause in causes for fault in said):
         return None
@@ -72,9 +77,28 @@ def _is_cards(fault: Fault) -> bool:
     return fault.cause.startswith("gpu.") and fault.cause not in _OWN
 
 
-def _explained(fault: Fault, told: Sequence[KernelSign], *, alone: bool) -> Fault:
+# The lines of the card's failure that explains most, of those that a rank may have failed of.
+def _failed_before(fault: Fault, events: Sequence[KernelSign]) -> list[KernelSign]:
+    for cause in _DEVICE:
+        own = [e for e in events if e.means == cause]
+        near = [e for e in own if _is_near(e, fault)]
+        if near or (cause in _LASTING and any(e.at is None for e in own)):
+            return near or own
+    return []
+
+
+def _is_near(event: KernelSign, fault: Fault) -> bool:
+    if event.at is None or event.at.latest is None or fault.at is None or fault.at.latest is None:
+        return False
+    return fault.at.latest - event.at.latest <= _NEAR
+
+
+def _explained(fault: Fault, told: Sequence[KernelSign], pids: set[int], *, alone: bool) -> Fault:
     first = told[0]
-    sure = first.signature in _SURE and _is_dated(first) and not first.quoted and fault.sure
+    ours = fault.cause == first.means or first.pid is None or first.pid in pids
+    sure = (
+        first.signature in _SURE and _is_near(first, fault) and ours and not first.quoted
+    ) and fault.sure
     facts = {name: value for name, value in fault.facts if name != "signal"}
     facts |= {name: value for name, value in first.facts if name in _FACTS}
     facts["sign"] = first.signature
@@ -94,7 +118,7 @@ def _explained(fault: Fault, told: Sequence[KernelSign], *, alone: bool) -> Faul
 def _agreed(fault: Fault, told: Sequence[KernelSign]) -> Fault:
     if not told:
         return fault
-    sure = any(e.signature in _SURE and _is_dated(e) and not e.quoted for e in told)
+    sure = any(e.signature in _SURE and _is_near(e, fault) and not e.quoted for e in told)
     facts = dict(told[0].facts) | dict(fault.facts)
     return msgspec.structs.replace(
         fault,
@@ -104,11 +128,6 @@ def _agreed(fault: Fault, told: Sequence[KernelSign]) -> Fault:
             sorted((k, v) for k, v in facts.items() if k in _FACTS or (k, v) in fault.facts)
         ),
     )
-
-
-# A log that goes back to boot, or over several, holds what other jobs met.
-def _is_dated(event: KernelSign) -> bool:
-    return event.at is not None
 
 
 def _proofs(told: Sequence[KernelSign]) -> tuple[Proof, ...]:

@@ -230,7 +230,7 @@ def _beside(
     signs = [e for e in signs if alone or e.process is not None or e.event.means != "process.stuck"]
     if not signs:
         return faults
-    if (explained := with_cards(host, signs, faults)) is not None:
+    if (explained := with_cards(run, host, signs, faults)) is not None:
         return explained
     causes = {each.event.means for each in signs}
     same = [f for f in faults if f.cause in causes and f.host is not None and f.host == host]
