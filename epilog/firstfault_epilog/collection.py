@@ -146,6 +146,8 @@ def _kernel(
         )
     elif settings.kernel_log == kernel.DEVICE:
         coverage[0] = overwritten(log, offset, started_at_s) or coverage[0]
+        if job.started_at_s is not None:
+            coverage.extend(rebooted(log, offset, job.started_at_s))
     if selection.dropped:
         detail = f"{selection.dropped} lines that tell of faults had no room"
         coverage.append(Coverage("kernel", log.name, "partial", "size", detail))
@@ -167,6 +169,18 @@ def overwritten(log: kernel.Log, offset_s: float, started_at_s: float) -> Option
     detail = "older records were overwritten: it begins after the earliest time looked at"
     since = instant(begins_at_s)
     return Coverage("kernel", log.name, "partial", "overwritten", detail, since)
+
+
+def rebooted(log: kernel.Log, offset_s: float, started_at_s: float) -> List[Coverage]:
+    """That the node was booted after the job had started: its log of before is another's.
+
+    ``offset_s`` is wall clock minus kernel clock: when the kernel's clock began.
+    """
+    if offset_s <= started_at_s + kernel_evidence.BEFORE_S:
+        return []
+    at = instant(offset_s)
+    detail = f"the node was booted at {at}, after the job had started: what its kernel said before is not in this log"
+    return [Coverage("kernel", log.name, "partial", "rebooted", detail, at)]
 
 
 def _job_files(

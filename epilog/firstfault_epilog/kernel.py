@@ -19,6 +19,17 @@ from firstfault_epilog.record import Clock, Coverage
 DEVICE = "/dev/kmsg"
 BYTES_MAX = 64 << 20
 FALLBACK_DEADLINE_S = 10.0
+RESTRICTED = "/proc/sys/kernel/dmesg_restrict"
+# What stands in for the device, by the name in the record: where the program may be, and its
+# arguments.
+JOURNAL = (
+    "journalctl -k",
+    ("/usr/bin/journalctl", "/bin/journalctl"),
+    ("-k", "-b", "-o", "json", "--no-pager", "-q"),
+)
+# By way of syslog(2): from /dev/kmsg dmesg of util-linux 2.38 prints <5> for <12>, and a program's
+# line would pass for the kernel's.
+DMESG = ("dmesg --raw", ("/usr/bin/dmesg", "/bin/dmesg"), ("--raw", "--syslog"))
 MARKER = b"firstfault: clock "
 _HEAD = re.compile(rb"([0-9]+),([0-9]+),([0-9]+),[^;]*;")
 _RAW_DMESG = re.compile(rb"<([0-9]+)>\[ *([0-9]+)\.([0-9]{6})\] ?(.*)")
@@ -161,22 +172,34 @@ def _marker() -> Optional[Tuple[float, float, float]]:
 
 
 def _fallback(reason: str) -> Log:
-    journal = command.output(
-        ("/usr/bin/journalctl", "-k", "-b", "-o", "json", "--no-pager", "-q"),
-        FALLBACK_DEADLINE_S,
-        BYTES_MAX,
-    )
-    source, lines = "journalctl -k", _journal_lines(journal.data)
-    if not lines:
-        dmesg = command.output(("/usr/bin/dmesg", "--raw"), FALLBACK_DEADLINE_S, BYTES_MAX)
-        source, lines = "dmesg --raw", _dmesg_lines(dmesg.data)
-    if not lines:
-        detail = f"{DEVICE} cannot be read, and neither journalctl nor dmesg gives the kernel log"
-        return Log(DEVICE, 0, (), (Coverage("kernel", DEVICE, "none", reason, detail),))
-    data = b"".join(lines)
-    detail = f"{DEVICE} cannot be read: taken from {source}, the sequence numbers are made up"
-    coverage = Coverage("kernel", DEVICE, "partial", reason, detail)
-    return Log(source, len(data), parse(data), (coverage,))
+    why = f"{DEVICE} cannot be read" + _restriction(reason)
+    for (name, programs, arguments), read_lines in (
+        (JOURNAL, _journal_lines),
+        (DMESG, _dmesg_lines),
+    ):
+        program = next((each for each in programs if os.access(each, os.X_OK)), programs[0])
+        printed = command.output((program, *arguments), FALLBACK_DEADLINE_S, BYTES_MAX)
+        lines = read_lines(printed.data)
+        if lines:
+            detail = f"{why}: taken from {name}, the sequence numbers are made up"
+            if printed.fault is not None:
+                detail += f"; {printed.fault}"
+            data = b"".join(lines)
+            coverage = Coverage("kernel", DEVICE, "partial", reason, detail)
+            return Log(name, len(data), parse(data), (coverage,))
+    detail = f"{why}, and neither journalctl nor dmesg gives the kernel log"
+    return Log(DEVICE, 0, (), (Coverage("kernel", DEVICE, "none", reason, detail),))
+
+
+def _restriction(reason: str) -> str:
+    try:
+        with open(RESTRICTED, "rb") as file:
+            restricted = file.read(8).strip() == b"1"
+    except OSError:
+        restricted = False
+    if reason == "EPERM" and restricted:
+        return " (kernel.dmesg_restrict is 1 and the collector has no CAP_SYSLOG)"
+    return ""
 
 
 # Made-up sequence numbers depend on the record's time alone, so that two readers agree on them.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import pwd
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -198,6 +201,144 @@ def test_journal_and_dmesg_lines_take_the_form_of_dev_kmsg() -> None:
         (12, 77123456, b"by a program"),
     ]
     assert of_journal[0].sequence == of_dmesg[0].sequence != of_journal[1].sequence
+
+
+def test_where_the_device_is_not_there_dmesg_gives_the_same_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not own_log_works() or not os.access("/usr/bin/dmesg", os.X_OK):
+        pytest.skip("needs root, /dev/kmsg and dmesg")
+    token = f"firstfault-test {os.urandom(6).hex()}"
+    Path("/dev/kmsg").write_bytes(b"<12>" + token.encode() + b"\n")
+    of_device = kernel.read(kernel.DEVICE)
+    monkeypatch.setattr(kernel, "DEVICE", str(tmp_path / "kmsg"))
+    monkeypatch.setattr(kernel, "JOURNAL", ("journalctl -k", ("/nonexistent",), ()))
+
+    log = kernel.read(kernel.DEVICE)
+
+    assert log.name == "dmesg --raw"
+    (row,) = log.coverage
+    assert (row.state, row.reason) == ("partial", "ENOENT")
+    assert "dmesg --raw" in (row.detail or "") and "made up" in (row.detail or "")
+    (mine,) = [line for line in log.lines if line.text == token.encode()]
+    (same,) = [line for line in of_device.lines if line.text == token.encode()]
+    assert (mine.prefix, mine.microseconds) == (
+        same.prefix,
+        same.microseconds,
+    ) and mine.prefix == 12
+    of_kernel = {(line.prefix, line.microseconds) for line in of_device.lines}
+    shared = [line for line in log.lines if line.microseconds >= of_device.lines[0].microseconds]
+    assert {(line.prefix, line.microseconds) for line in shared} <= of_kernel
+
+
+def fake(path: Path, script: str) -> tuple[str, ...]:
+    path.write_text("#!/bin/sh\n" + script)
+    path.chmod(0o755)
+    return (str(path),)
+
+
+JOURNAL_LINE = (
+    '{"MESSAGE":"segfault at 0","PRIORITY":"4","SYSLOG_FACILITY":"0",'
+    '"_SOURCE_MONOTONIC_TIMESTAMP":"5000001","__MONOTONIC_TIMESTAMP":"5000009"}'
+)
+
+
+@pytest.mark.parametrize(
+    ("journal", "dmesg", "name", "says"),
+    [
+        (f"echo '{JOURNAL_LINE}'", "exit 1", "journalctl -k", "taken from journalctl -k"),
+        (f"echo '{JOURNAL_LINE}'; exec sleep 60", "exit 1", "journalctl -k", "did not end within"),
+        ("echo 'No journal files were found.'", "echo '<4>[    5.000001] segfault at 0'",
+         "dmesg --raw", "taken from dmesg"),
+        ("exit 1", "echo 'Operation not permitted' >&2; exit 1", None, "neither journalctl nor"),
+    ],
+)  # fmt: skip
+def test_what_stands_in_for_the_device_is_said(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    journal: str,
+    dmesg: str,
+    name: str | None,
+    says: str,
+) -> None:
+    """No journald runs where the tests do: programs that print as it does stand in."""
+    monkeypatch.setattr(kernel, "DEVICE", str(tmp_path / "kmsg"))
+    monkeypatch.setattr(kernel, "FALLBACK_DEADLINE_S", 1.0)
+    for each, script in (("JOURNAL", journal), ("DMESG", dmesg)):
+        shown, _, arguments = getattr(kernel, each)
+        monkeypatch.setattr(kernel, each, (shown, fake(tmp_path / each, script), arguments))
+
+    log = kernel.read(kernel.DEVICE)
+
+    (row,) = log.coverage
+    assert (log.name, row.state) == (name or kernel.DEVICE, "partial" if name else "none")
+    assert says in (row.detail or "")
+    assert [line.text for line in log.lines] == ([b"segfault at 0"] if name else [])
+    assert [line.microseconds for line in log.lines] == ([5000001] if name else [])
+
+
+def test_without_the_right_to_read_the_device_the_reason_is_told(owner: pwd.struct_passwd) -> None:
+    if Path(kernel.RESTRICTED).read_text().strip() != "1":
+        pytest.skip("kernel.dmesg_restrict is not set here")
+    script = "from firstfault_epilog import kernel; print(kernel.read(kernel.DEVICE).coverage[0])"
+    folder = Path(tempfile.mkdtemp())
+    try:
+        shutil.copytree(Path(kernel.__file__).parent, folder / "firstfault_epilog")
+        folder.chmod(0o755)
+        done = subprocess.run(
+            ["/usr/bin/setpriv", f"--reuid={owner.pw_uid}", f"--regid={owner.pw_gid}",
+             "--clear-groups", "/usr/bin/python3", "-c", script],
+            cwd=folder, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(folder)
+
+    assert "state='none', reason='EPERM'" in done.stdout
+    assert "kernel.dmesg_restrict is 1" in done.stdout
+
+
+def test_a_node_that_was_booted_after_the_job_had_started_says_so() -> None:
+    log = kernel.Log(kernel.DEVICE, 30, kernel.parse(b"6,0,0,-;Linux version 6.18\n"), ())
+
+    (row,) = collection.rebooted(log, 1_800_000_100.0, 1_800_000_000.0)
+
+    assert (row.state, row.reason) == ("partial", "rebooted")
+    assert row.since == "2027-01-15T08:01:40.000000Z"
+    assert collection.rebooted(log, 1_800_000_000.0, 1_800_000_100.0) == []
+
+
+@needs_kmsg
+def test_a_job_that_started_before_this_boot_has_it_in_its_record(node: Node) -> None:
+    node.configure(
+        FIRSTFAULT_KERNEL_LOG="/dev/kmsg", FIRSTFAULT_KERNEL_OFFSET_S="", FIRSTFAULT_BOOT_ID=""
+    )
+    node.end_job(SLURM_JOB_START_TIME="1700000000")
+    node.end_job(SLURM_JOB_ID="13", SLURM_JOB_START_TIME=str(int(time.time())))
+
+    node.collect()
+
+    reasons = {
+        record.job: {row.reason for row in record.coverage if row.what == "kernel"}
+        for record in node.records()
+    }
+    assert "rebooted" in reasons["12"] and "rebooted" not in reasons["13"]
+
+
+@needs_kmsg
+def test_a_line_that_a_program_wrote_is_marked_by_its_facility(node: Node) -> None:
+    """/dev/kmsg takes facility 1 or more from programs: the kernel alone has 0 (prefix < 8)."""
+    node.configure(
+        FIRSTFAULT_KERNEL_LOG="/dev/kmsg", FIRSTFAULT_KERNEL_OFFSET_S="", FIRSTFAULT_BOOT_ID=""
+    )
+    token = os.urandom(6).hex()
+    Path("/dev/kmsg").write_bytes(f"<3>NVRM: Xid (PCI:0000:9b:00): 79, {token}\n".encode())
+    node.end_job(SLURM_JOB_START_TIME=str(int(time.time()) - 1))
+
+    node.collect()
+
+    text = file_of(node.records()[0], ":/dev/kmsg").decode("utf-8", "replace")
+    (line,) = [line for line in text.splitlines() if token in line]
+    assert int(line.partition(",")[0]) == 8 + 3
 
 
 @pytest.fixture
