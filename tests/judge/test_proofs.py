@@ -57,3 +57,19 @@ def test_a_rank_that_lost_its_peer_is_shown_by_its_own_words_from_the_table() ->
 
     assert lost.example is not None
     assert "exitcode" not in lost.example.text
+
+
+@pytest.mark.parametrize("name", ["s24-cancelled-no-console", "s24-no-output", "made-boot-fail"])
+def test_where_accounting_alone_tells_its_row_is_the_evidence(name: str) -> None:
+    (row,) = diagnose(case(name)).evidence
+
+    assert row.source == "accounting"
+    assert row.file.endswith("sacct.txt")
+
+
+def test_accounting_that_agrees_is_evidence_after_the_first_line() -> None:
+    first, *others = diagnose(case("s24-time-limit")).evidence
+
+    assert "DUE TO TIME LIMIT" in first.text
+    assert others[-1].source == "accounting"
+    assert "TIMEOUT" in others[-1].text

@@ -43,6 +43,8 @@ def assemble(
     if not roots:
         # What is left where the first fault is not in the evidence: its consequences.
         lines = proofs.of_effects(judgement.effects, _ONLY_SIGNS.get(cause, ()))
+    elif "accounting" in roots[0].sources and told.facts and told.facts.said_at:
+        lines = (*lines[: proofs.MOST - 1], Proof(told.facts.said_at, "accounting"))
     step = _step(judgement, run)
     role = "cause" if cause != "unknown" else "context"
     notes = [*_held(roots), *told.notes, *(() if told.zoned else (NO_ZONE,))]

@@ -6,6 +6,8 @@ import datetime as dt
 
 import msgspec
 
+from firstfault.model.line import Place
+
 
 class ExitCode(msgspec.Struct, frozen=True):
     """``code`` and ``signal`` as Slurm prints them, ``code:signal``.
@@ -39,7 +41,8 @@ class JobFacts(msgspec.Struct, frozen=True):
 
     ``state`` is the base state ("FAILED", "CANCELLED"), with ``by_uid`` split off from
     "CANCELLED by 1001". ``nodes`` is Slurm's node list ("n[1-4]"). Times are aware. ``restarts``
-    counts the requeues before this incarnation.
+    counts the requeues before this incarnation. ``said_at`` is the line that states all this, where
+    a file does.
     """
 
     id: str
@@ -63,3 +66,4 @@ class JobFacts(msgspec.Struct, frozen=True):
     work_dir: str | None = None
     restarts: int | None = None
     steps: tuple[StepFacts, ...] = ()
+    said_at: Place | None = None

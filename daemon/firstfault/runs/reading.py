@@ -17,6 +17,7 @@ from firstfault.model.event import (
     StepEnded,
     TableEntry,
 )
+from firstfault.model.line import Place
 from firstfault.model.slurm import JobFacts
 from firstfault.readers import sacct, scontrol
 from firstfault.readers.epilog import epilog_event
@@ -28,8 +29,10 @@ from firstfault.readers.output import Output, read_output
 from firstfault.readers.slurm_log import slurm_notes
 from firstfault.readers.times import Zone, zone
 from firstfault.runs.folders import folder_host, short
-from firstfault.streams.lines import run_folder
+from firstfault.streams.lines import raw_lines, run_folder
 
+# sacct's first column; the delimiter is any.
+_ROW = re.compile(r"\s{0,40}([\w.+\[\]-]{1,200})[^\w.+-]")
 # A job's number in Slurm's lines: "StepId=12.0", "*** JOB 12 ON n1", "*** STEP 12.0 ON n1".
 _STEP = re.compile(r"(?:StepId=|\*\*\* JOB |\*\*\* STEP )(\d{1,19})")
 
@@ -180,9 +183,22 @@ def _facts(document: Document, what: Kind, offset_s: int) -> tuple[JobFacts, ...
             return tuple(scontrol.parse_jobs(text, offset_s))
         if what is Kind.SEFF:
             return tuple(scontrol.parse_seff(text))
-        return tuple(sacct.parse_text(text, offset_s))
+        return _placed(sacct.parse_text(text, offset_s), document)
     except ValueError:
         return ()
+
+
+# With each job's own row of sacct's table.
+def _placed(facts: Sequence[JobFacts], document: Document) -> tuple[JobFacts, ...]:
+    rows: dict[str, list[Place]] = {}
+    for place, text in raw_lines(document):
+        if row := _ROW.match(text):
+            rows.setdefault(row[1], []).append(place)
+    found = []
+    for fact in facts:
+        own = [place for place in rows.get(fact.id, ()) if (fact.state or "") in place.text]
+        found.append(msgspec.structs.replace(fact, said_at=own[0]) if own else fact)
+    return tuple(found)
 
 
 def one_job(reads: Sequence[Read]) -> JobFacts | None:
