@@ -257,3 +257,52 @@ def test_of_two_attempts_the_one_that_worked_on_and_failed_answers() -> None:
 
     assert sure_cause(verdict) == "process.segfault"
     assert sure_rank(verdict) == 1
+
+
+def test_an_order_to_stop_by_another_agent_than_the_tables_shows_that_there_are_two() -> None:
+    verdict = made.judged(
+        made.console(
+            made.hooked(3, made.raised(KEY)),
+            made.hooked(1, made.raised(made.PEER)),
+            made.closed(811, agent=901),
+            made.noticed(1, 701, 1, agent=900),
+            made.hosted(made.table((1, 1, 1, 701), errors={1: made.PEER}), "c1"),
+        )
+    )
+
+    assert verdict.initiator.rank == 3
+    assert verdict.initiator.host is None
+
+
+def test_more_ranks_that_failed_than_one_agent_tells_of_are_on_unknown_hosts() -> None:
+    verdict = made.judged(
+        made.console(
+            made.hooked(3, made.raised(KEY)),
+            made.hooked(2, made.raised(made.PEER)),
+            made.hooked(1, made.raised(made.PEER)),
+            made.closed(700),
+            made.noticed(1, 701, 1),
+            made.hosted(made.table((1, 1, 1, 701), errors={1: made.PEER}), "c1"),
+        )
+    )
+
+    assert verdict.initiator.rank == 3
+    assert verdict.initiator.host is None
+
+
+def test_two_failures_of_torchrun_in_one_console_are_of_two_agents() -> None:
+    envelope = made.agent_raised(
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "
+    )
+    verdict = made.judged(
+        made.console(
+            made.hooked(1, made.raised(KEY)),
+            made.closed(701),
+            made.noticed(0, 700, 1),
+            envelope,
+            made.hosted(made.table((0, 0, 1, 700), errors={0: made.PEER})[1:], "c1"),
+            envelope,
+        )
+    )
+
+    assert verdict.initiator.host is None

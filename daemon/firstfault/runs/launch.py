@@ -31,6 +31,7 @@ from firstfault.model.event import (
 )
 from firstfault.model.line import Speaker
 from firstfault.model.run import Happened, Run
+from firstfault.readers.elastic import of_agent
 from firstfault.readers.kind import Kind
 from firstfault.runs.attempts import Attempts
 from firstfault.runs.parts import Seen, died_alike, heard, parts_of, twins
@@ -117,13 +118,15 @@ def _lone_agent(read: Read, nodes: tuple[str, ...]) -> bool:
     events = read.events
     tables = {(e.speaker.task, e.table) for e in events if isinstance(e, TableEntry)}
     agents = {e.agent_pid for e in events if isinstance(e, ExitNoticed)}
+    agents |= {e.agent_pid for e in events if isinstance(e, ClosingSignal) and e.agent_pid}
+    envelopes = [e for e in events if isinstance(e, Traceback) and _is_envelope(e)]
     tasks = {task for e in events if isinstance(e, TaskEnd) for task in e.tasks}
     ranks: dict[int, set[int]] = {}
     for each in read.output.heard if read.output is not None else ():
         who = each.speaker
         if who.local_rank is not None and who.rank is not None:
             ranks.setdefault(who.local_rank, set()).add(who.rank)
-    several = max(len(nodes), len(tables), len(agents), len(tasks)) > 1
+    several = max(map(len, (nodes, tables, agents, tasks, envelopes))) > 1
     alike = all(len(found) == 1 for found in ranks.values())
     return not several and alike and not _has_another_process(read) and not _has_another_rank(read)
 
@@ -139,10 +142,14 @@ def _has_another_process(read: Read) -> bool:
 # A rank that raised an error was ended by its agent, or is in its table.
 def _has_another_rank(read: Read) -> bool:
     listed = {event.rank for event in read.events if isinstance(event, TableEntry)}
-    if not listed or any(isinstance(event, ClosingSignal) for event in read.events):
-        return False
+    ended = {event.pid for event in read.events if isinstance(event, ClosingSignal)}
     raised = {e.speaker.rank for e in read.events if isinstance(e, Traceback) and e.hooked}
-    return bool(raised - listed - {None})
+    return bool(listed) and len(raised - listed - {None}) > len(ended)
+
+
+# An agent raises it once, when all is over.
+def _is_envelope(event: Traceback) -> bool:
+    return event.type.endswith("ChildFailedError") and of_agent(event.frames)
 
 
 def _named_parts(read: Read, nodes: tuple[str, ...]) -> _Parts:
