@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import os
 import random
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +16,7 @@ import pytest
 
 from firstfault.model import evidence
 from firstfault_epilog import cli
-from tests.epilog.node import Node, end_job_at
+from tests.epilog.node import Node, end_job_at, set_time
 
 
 def test_the_same_entry_makes_the_same_record_name_and_another_end_another(node: Node) -> None:
@@ -141,12 +145,16 @@ def test_two_collectors_at_once_take_each_entry_once(node: Node) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "count", [20, pytest.param(500, marks=pytest.mark.soak)], ids=["short", "long"]
+)
 def test_a_collector_killed_at_any_moment_loses_nothing_and_leaves_no_half_record(
-    node: Node,
+    node: Node, count: int
 ) -> None:
     (node.folder / "slurm-12.out").write_bytes(os.urandom(60_000))
     delays = random.Random(12)
-    for _ in range(20):
+    seen: set[Path] = set()
+    for _ in range(count):
         node.end_job()
         process = subprocess.Popen(node.command(), env={}, stderr=subprocess.DEVNULL)
         try:
@@ -154,14 +162,59 @@ def test_a_collector_killed_at_any_moment_loses_nothing_and_leaves_no_half_recor
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        for data in node.raw_records():
-            assert evidence.decode(data).job == "12"
+        for path in node.spool.glob("*.json.gz"):
+            if path not in seen:
+                assert evidence.decode(gzip.decompress(path.read_bytes())).job == "12"
+                seen.add(path)
         for path in node.waiting("claimed"):
             path.rename(path.with_name("0." + path.name.partition(".")[2]))
 
     done = node.collect()
 
     assert done.returncode == 0
-    assert len(node.records()) == 20
+    assert len(node.records()) == count
     assert node.waiting() == node.waiting("claimed") == node.waiting("quarantine") == []
     assert [path for path in node.spool.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "count", [15, pytest.param(500, marks=pytest.mark.soak)], ids=["short", "long"]
+)
+def test_what_the_epilog_started_may_be_killed_with_all_that_it_started(
+    node: Node, count: int
+) -> None:
+    """As under PrologFlags=RunInJob: script, collector and reader die at once."""
+    node.configure(FIRSTFAULT_START="detach")
+    (node.folder / "slurm-12.out").write_bytes(os.urandom(60_000))
+    variables = node.environment() | {"FIRSTFAULT_CONF": str(node.conf)}
+    delays = random.Random(count)
+    for _ in range(count):
+        stub = subprocess.Popen([node.stub], env=variables, stdin=subprocess.DEVNULL)
+        stub.wait(30)
+        time.sleep(delays.uniform(0.0, 0.3))
+        for pid in of_node(node):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for path in node.waiting("claimed"):
+            path.rename(path.with_name("0." + path.name.partition(".")[2]))
+    for path in node.waiting("new"):
+        set_time(path, time.time() - 100)
+
+    done = node.collect()
+
+    assert done.returncode == 0
+    assert len(node.records()) == count
+    assert node.waiting() == node.waiting("claimed") == node.waiting("quarantine") == []
+
+
+def of_node(node: Node) -> list[int]:
+    """The processes whose command line or environment names the node's configuration."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                told = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+                if os.fsencode(node.conf) in told:
+                    found.append(int(folder.name))
+    return found
