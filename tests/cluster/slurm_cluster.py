@@ -77,16 +77,17 @@ def ask(base: Path, *argv: str, deadline_s: float = 30) -> str:
     return done.stdout
 
 
-def start(base: Path, *, epilog: Path | None = None) -> None:
+def start(base: Path, *, epilog: Path | None = None, more: tuple[str, ...] = ()) -> None:
     """Starts a cluster in ``base``, a folder that ordinary users can reach.
 
+    ``more`` are further lines of slurm.conf.
     Returns when all nodes are idle. What was started is ended by `stop`, also when this raises.
     """
     reason = missing()
     if reason is not None:
         raise ClusterError(reason)
     _lay_out(base)
-    _write_configuration(base, epilog)
+    _write_configuration(base, epilog, more)
     _start_munge(base)
     _start_database(base)
     _start(base, "slurmdbd", ["slurmdbd", "-D"], user="slurm")
@@ -160,7 +161,7 @@ def _lay_out(base: Path) -> None:
         (base / "spool" / node).mkdir(exist_ok=True)
 
 
-def _write_configuration(base: Path, epilog: Path | None) -> None:
+def _write_configuration(base: Path, epilog: Path | None, more: tuple[str, ...]) -> None:
     host = socket.gethostname().partition(".")[0]
     controller, database, *nodes = free_ports(2 + len(NODES))
     socket_path = base / "munge/socket"
@@ -204,6 +205,7 @@ def _write_configuration(base: Path, epilog: Path | None) -> None:
         ),
         "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP DefMemPerCPU=1000",
         *([f"Epilog={epilog}"] if epilog is not None else []),
+        *more,
     ]
     _write(base / "etc/slurm.conf", lines, 0o644)
     _write(
