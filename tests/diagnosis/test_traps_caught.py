@@ -233,3 +233,27 @@ def test_a_launch_within_a_launch_without_prefixes_names_nobody_surely() -> None
     )
 
     assert sure_rank(verdict) is None
+
+
+@pytest.mark.parametrize(
+    "torn",
+    [
+        "RuntimeError: Caught RuntimeError in DataLoader worker process 0.",
+        "RuntimeError: DataLoader worker (pid 10389)",
+    ],
+)
+def test_what_a_loaders_worker_raised_is_not_sure_where_its_own_words_are_lost(torn: str) -> None:
+    verdict = made.judged(
+        made.console(
+            made.of_task(
+                0,
+                made.of_rank(0, 0, made.raised(torn)),
+                made.noticed(0, 700, 1),
+                made.table((0, 0, 1, 700)),
+            ),
+            ENDED,
+        ),
+        ACCOUNT,
+    )
+
+    assert sure_cause(verdict) is None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from firstfault.model.event import Frame, Traceback
-from firstfault.model.verdict import CONFIRMED, POSSIBLE, ExceptionFacts
+from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, ExceptionFacts, weaker
 from firstfault.signatures import Signature
 
 # What these say may as well be the loss of a peer, of a worker or of a store.
@@ -16,6 +16,7 @@ _BROKEN_LINK = re.compile(
 )
 # Torn: how the worker ended is not told.
 _WORKER = re.compile(r"DataLoader worker \(pid")
+_CAUGHT = re.compile(r"Caught \w{1,100} in \w{1,60} (?:worker process|replica) \d")
 _IN_COLLECTIVE = re.compile(r"/torch/distributed/(?:distributed_c10d|c10d_logger)\.py$")
 _COLLECTIVE_WORDS = re.compile(
     r"\b(?:NCCL|nccl[A-Z]\w+|[Gg]loo|c10d|TCPStore|ProcessGroup\w*|process group)\b"
@@ -26,6 +27,14 @@ _C10D_TYPES = re.compile(r"(?:^|\.)(?:RuntimeError|Dist\w*Error)$")
 _LIBRARY = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python3|^<|/python3\.\d+/|/bin/(?:torchrun|accelerate)$"
 )
+
+# Lines of long messages that tell what is so in this case: torch, nn/modules/module.py and
+# csrc/distributed/c10d/reducer.cpp, NCCLUtils.cpp.
+_TELLING = re.compile(
+    r"did not receive grad|^(?:Missing|Unexpected) key|^size mismatch|^Last error|^nccl[A-Z]\w+: "
+    r"|^(?:Cuda|CUDA) failure"
+)
+_MOST_LINES, _LONGEST_LINE = 4, 200
 
 
 def own_frame(frames: Sequence[Frame]) -> Frame | None:
@@ -61,6 +70,9 @@ def worth(event: Traceback, said: Signature | None, *, cut: bool) -> str:
     """The most that an exception is worth as the cause of a failure; ``said``: what knows it."""
     if cut:
         return POSSIBLE
+    if _CAUGHT.match(event.message):
+        # What a worker raised stands below that, and is lost.
+        return LIKELY if said is None else weaker(LIKELY, said.at_most)
     if said is not None:
         # An envelope in a rank's own words: what was in it is not told.
         return POSSIBLE if said.means == "launcher" else said.at_most
@@ -90,3 +102,10 @@ def exception_facts(event: Traceback) -> ExceptionFacts:
         file=frame.file if frame else None,
         line=frame.line if frame else None,
     )
+
+
+def said_more(event: Traceback) -> tuple[tuple[str, str], ...]:
+    """The fact "more": the message's further lines, those that tell the case first; or nothing."""
+    telling = [line for line in event.more if _TELLING.search(line)]
+    lines = (telling or [line for line in event.more if line])[:_MOST_LINES]
+    return (("more", "\n".join(line[:_LONGEST_LINE] for line in lines)),) if lines else ()
