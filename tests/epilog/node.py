@@ -168,3 +168,14 @@ def write_ranks(folder: Path, name: str, texts: dict[str, bytes]) -> None:
         target = folder / name / "attempt_0" / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
+
+
+def run_script(node: Node, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A command of the script, as an administrator or systemd runs it."""
+    return subprocess.run(
+        [node.stub, *arguments],
+        env={"FIRSTFAULT_CONF": str(node.conf), **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )

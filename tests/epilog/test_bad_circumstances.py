@@ -149,6 +149,25 @@ def test_where_no_process_can_be_made_the_entry_waits_whole(
     assert entries.parse(left.read_bytes(), 1, left.name).value("SLURM_JOB_ID") == "12"
 
 
+@pytest.mark.skipif(not Path("/bin/dash").exists(), reason="dash is not installed")
+def test_with_ever_less_memory_it_ends_well_as_long_as_a_shell_can_start(node: Node) -> None:
+    variables = node.environment() | {"FIRSTFAULT_CONF": str(node.conf)}
+    variables["SLURM_JOB_COMMENT"] = "x" * 30_000
+    started = 0
+    for kib in range(2000, 5000, 100):
+        shell = ["/usr/bin/prlimit", f"--as={kib * 1024}", "/bin/dash"]
+        empty = subprocess.run([*shell, "/dev/null"], env=variables, capture_output=True)
+        if empty.returncode != 0:
+            continue
+        started += 1
+
+        done = subprocess.run([*shell, node.stub], env=variables, capture_output=True, timeout=10)
+
+        assert (done.returncode, done.stderr) == (0, b""), kib
+    assert started > 5
+    assert all(_is_whole(path) for path in node.waiting() + node.waiting("new"))
+
+
 @needs_root
 @pytest.mark.parametrize("missing", ["/usr/bin/mv", "/usr/bin/mkdir", "/usr/bin/setsid"])
 def test_a_program_that_is_missing_on_the_node_fails_no_epilog(node: Node, missing: str) -> None:

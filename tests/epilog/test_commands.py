@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import os
-import pwd
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from firstfault_epilog import entries
-from tests.epilog.node import Node, oom_block, set_time
+from tests.epilog.node import Node, run_script, set_time
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-
-
-def run(node: Node, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A command of the script, as an administrator or systemd runs it."""
-    return subprocess.run(
-        [node.stub, *arguments],
-        env={"FIRSTFAULT_CONF": str(node.conf), **variables},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
 
 
 def fake_python(node: Node, name: str, body: str) -> Path:
@@ -38,7 +25,7 @@ def fake_python(node: Node, name: str, body: str) -> Path:
 def test_collect_takes_the_queue(node: Node) -> None:
     node.end_job()
 
-    done = run(node, "collect")
+    done = run_script(node, "collect")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert len(node.records()) == 1
@@ -56,7 +43,7 @@ def test_another_python_is_tried_where_the_configured_one_will_not_do(
     node.configure(FIRSTFAULT_PYTHON=str(fake_python(node, "old", body)))
     node.end_job()
 
-    done = run(node, "collect")
+    done = run_script(node, "collect")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert len(node.records()) == 1
@@ -77,7 +64,7 @@ def test_a_real_python_2_is_passed_over(node: Node, python: Path) -> None:
     node.configure(FIRSTFAULT_PYTHON=str(python))
     node.end_job()
 
-    done = run(node, "collect")
+    done = run_script(node, "collect")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert len(node.records()) == 1
@@ -89,7 +76,7 @@ def fail(node: Node, times: int) -> list[subprocess.CompletedProcess[str]]:
     for _ in range(times):
         if (node.queue / "failures").exists():
             set_time(node.queue / "failures", time.time() - 120)
-        done.append(run(node, "collect"))
+        done.append(run_script(node, "collect"))
     return done
 
 
@@ -130,7 +117,7 @@ def test_while_it_is_off_the_epilog_notes_nothing_and_counts(node: Node) -> None
     turn_off(node)
 
     status = node.end_job()
-    done = run(node, "collect")
+    done = run_script(node, "collect")
 
     assert (status, done.returncode) == (0, 0)
     assert "turned off at" in done.stderr
@@ -146,7 +133,7 @@ def test_after_the_hour_it_is_on_again_and_what_waited_is_collected(node: Node) 
         set_time(path, time.time() - 3700)
 
     status = node.end_job(SLURM_JOB_ID="13")
-    done = run(node, "collect")
+    done = run_script(node, "collect")
 
     assert (status, done.returncode) == (0, 0)
     assert [record.job for record in node.records()] == ["12", "13"]
@@ -159,7 +146,7 @@ def test_removing_the_file_turns_it_on_again_at_once(node: Node) -> None:
     (node.queue / "off").unlink()
 
     node.end_job(SLURM_JOB_ID="13")
-    run(node, "collect")
+    run_script(node, "collect")
 
     assert "13" in [record.job for record in node.records()]
 
@@ -170,7 +157,7 @@ def test_failures_that_are_not_in_a_row_do_not_turn_it_off(node: Node) -> None:
         node.end_job()
         fail(node, 4)
         node.configure()
-        assert run(node, "collect").returncode == 0
+        assert run_script(node, "collect").returncode == 0
 
     assert not (node.queue / "off").exists()
     assert len(node.records()) == 3
@@ -181,7 +168,7 @@ def test_many_failures_at_one_moment_count_as_one(node: Node) -> None:
     node.end_job()
 
     for _ in range(8):
-        run(node, "collect")
+        run_script(node, "collect")
 
     assert entries.failures(str(node.queue)) == ("the collector ended with status 1",)
     assert not (node.queue / "off").exists()
@@ -237,7 +224,7 @@ def test_started_by_systemd_it_rests_after_a_failure(node: Node) -> None:
     node.end_job()
     begun = time.monotonic()
 
-    run(node, "collect", FIRSTFAULT_PAUSE_S="1")
+    run_script(node, "collect", FIRSTFAULT_PAUSE_S="1")
 
     assert time.monotonic() - begun >= 1.0
 
@@ -246,11 +233,12 @@ def test_with_the_switch_off_collect_does_nothing_and_nothing_starts_it_again(no
     node.end_job()
     (node.folder / "off").touch()
 
-    done = run(node, "collect")
+    done = run_script(node, "collect")
 
     assert done.returncode == 0
     assert "turns everything off" in done.stderr
-    assert node.waiting() == node.records() == []
+    assert node.waiting() == []
+    assert node.records() == []
     assert len(node.waiting("new")) == 1
 
 
@@ -258,151 +246,34 @@ def test_collect_refuses_a_queue_that_others_may_write_to(node: Node) -> None:
     node.end_job()
     node.queue.chmod(0o777)
 
-    done = run(node, "collect")
+    done = run_script(node, "collect")
 
     assert done.returncode == 75
     assert "chmod 700" in done.stderr
     assert node.records() == []
 
 
-@needs_root
-def test_check_tells_that_all_is_in_order(node: Node) -> None:
-    node.configure(FIRSTFAULT_START="detach", FIRSTFAULT_PYTHON=sys.executable)
-    node.kmsg.write_text("6,1,1,-;booted\n")
-
-    done = run(node, "--check")
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert all(line.startswith("ok") for line in done.stdout.splitlines())
-
-
 def test_check_tells_of_failures_and_of_what_was_not_noted(node: Node) -> None:
     broken = break_archive(node)
     node.end_job()
-    run(node, "collect")
+    run_script(node, "collect")
     broken.unlink()
     node.configure()
-    assert "1 failures since its last record: the collector ended" in run(node, "--check").stdout
-    run(node, "collect")
+    assert (
+        "1 failures since its last record: the collector ended"
+        in run_script(node, "--check").stdout
+    )
+    run_script(node, "collect")
     turn_off(node)
 
-    done = run(node, "--check")
+    done = run_script(node, "--check")
 
     assert done.returncode == 1
     assert "turned itself off for an hour at 20" in done.stdout
     assert f"remove {node.queue}/off" in done.stdout
 
 
-def test_check_without_the_archive_says_what_is_missing(node: Node) -> None:
-    node.configure(FIRSTFAULT_PYZ="/nonexistent.pyz")
-
-    done = run(node, "--check")
-
-    assert done.returncode == 127
-    assert "/nonexistent.pyz cannot be read" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("lines", "words"),
-    [
-        ("Epilog={stub}\n", ["ok   slurm.conf", "runs {stub}"]),
-        ("epilog = {folder}/epilog.d/*\n", ["ok   slurm.conf", "zz-firstfault"]),
-        ("Epilog={folder}/other\n", ["no Epilog= line runs firstfault-epilog"]),
-        ("Epilog={folder}/none.d/*\n", ["matches no file, which drains the node"]),
-        ("Epilog={folder}/bad.d/*\n", ["README: it cannot be run, which drains", "runs {folder}"]),
-        ("include other.conf\n", ["includes other files"]),
-    ],
-)
-def test_check_reads_the_epilog_lines_of_slurm_conf(
-    node: Node, lines: str, words: list[str]
-) -> None:
-    for name in ("epilog.d", "bad.d"):
-        (node.folder / name).mkdir()
-        (node.folder / name / "zz-firstfault").symlink_to(node.stub)
-    (node.folder / "bad.d" / "README").write_text("about these scripts")
-    (node.folder / "other").write_text("#!/bin/sh\n")
-    (node.folder / "other").chmod(0o755)
-    names = {"stub": str(node.stub), "folder": str(node.folder)}
-    conf = node.folder / "slurm.conf"
-    conf.write_text("ClusterName=x # Epilog=/nowhere\n" + lines.format(**names))
-    unreadable = "bad.d" in lines and os.geteuid() == 0
-
-    done = run(node, "--check", SLURM_CONF=str(conf))
-
-    for word in words:
-        # root may read a file that is not executable, and may not run it either.
-        assert word.format(**names) in done.stdout, (done.stdout, unreadable)
-
-
-def test_check_of_a_job_that_waits_tells_what_its_record_would_hold(node: Node) -> None:
-    (node.folder / "slurm-12.out").write_bytes(b"step\n" * 50_000 + b"CUDA error: x\n")
-    node.kmsg.write_text(oom_block(12, 4711, 1, 5_000_000))
-    node.end_job()
-    before = node.waiting()
-
-    done = run(node, "--check", "12")
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"job 12 on n3, from {before[0]}" in done.stdout
-    assert f"job-output  {node.folder}/slurm-12.out: " in done.stdout
-    assert " of 250014 bytes" in done.stdout
-    assert "rank-log" in done.stdout and "(absent: no run folder" in done.stdout
-    assert node.waiting() == before
-    assert node.records() == []
-
-
-@needs_root
-def test_check_of_a_job_that_runs_reads_as_its_owner_whatever_its_environment_says(
-    node: Node, owner: pwd.struct_passwd
-) -> None:
-    work = node.folder / "work"
-    work.mkdir()
-    os.chown(work, owner.pw_uid, owner.pw_gid)
-    secret = node.folder / "secret.out"
-    secret.write_text("root alone may read this")
-    secret.chmod(0o600)
-    variables = {
-        "SLURM_JOB_ID": "77",
-        "SLURM_JOB_UID": "0",
-        "SLURM_JOB_GID": "0",
-        "SLURM_JOB_STDERR": str(secret),
-        "SLURM_SUBMIT_DIR": str(work),
-        "SLURMD_NODENAME": "n\x1b[31m3",
-    }
-    output = work / "out-100%j.txt"
-    script = f"exec >'{output}'; echo here; exec /bin/sleep 60"
-    job = subprocess.Popen(
-        ["/bin/sh", "-c", script],
-        env=variables,
-        user=owner.pw_uid,
-        group=owner.pw_gid,
-        extra_groups=[],
-    )
-    try:
-        stop_at = time.monotonic() + 10
-        while not (output.exists() and output.read_text()):
-            assert time.monotonic() < stop_at
-            time.sleep(0.01)
-
-        done = run(node, "--check", "77")
-    finally:
-        job.kill()
-        job.wait()
-
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "\x1b" not in done.stdout
-    assert f"job-output  {output}: whole" in done.stdout
-    assert f"{secret}: none (EACCES" in done.stdout
-
-
-def test_check_of_a_job_that_is_not_known_says_so(node: Node) -> None:
-    done = run(node, "--check", "99")
-
-    assert done.returncode == 1
-    assert "holds no end of it" in done.stdout
-
-
 def test_version_is_told(node: Node) -> None:
-    done = run(node, "--version")
+    done = run_script(node, "--version")
 
     assert (done.returncode, done.stdout.split()[0]) == (0, "firstfault-epilog")

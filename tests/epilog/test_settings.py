@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,29 @@ def test_a_wrong_line_is_said_and_does_not_stop_the_collector(
 
     assert len(faults) >= 1
     assert fault in faults[0] and str(path) in faults[0]
+
+
+@pytest.mark.parametrize("value", ["", "relative/queue"])
+def test_a_queue_that_is_no_absolute_path_is_the_default_for_both(node: Node, value: str) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: a /run of its own")
+    node.configure(FIRSTFAULT_QUEUE=value)
+    place = node.folder / "empty"
+    place.mkdir()
+    script = 'mount -t tmpfs none /run && "$1"; ls /run/firstfault/queue/ready'
+
+    done = subprocess.run(
+        ["/usr/bin/unshare", "--mount", "/bin/sh", "-c", script, "sh", node.stub],
+        env=node.environment() | {"FIRSTFAULT_CONF": str(node.conf), "PATH": "/usr/bin:/bin"},
+        cwd=place,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.stdout.startswith("12-n3-")
+    assert list(place.iterdir()) == []
+    assert not Path("/ready").exists()
+    assert settings.read(str(node.conf))[0].queue == settings.Settings().queue
 
 
 @pytest.mark.parametrize(
