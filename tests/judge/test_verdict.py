@@ -64,6 +64,23 @@ def test_who_held_the_memory_is_noted() -> None:
     assert "on n4: python3 (pid 11744) 1760 MiB" in note
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "t24-state-dict",
+            'The message of rank 0 goes on: Missing key(s) in state_dict: "aux.weight"',
+        ),
+        (
+            "t24-unused",
+            "rank 1 goes on: Parameter indices which did not receive grad for rank 1: 2 3",
+        ),
+    ],
+)
+def test_what_a_long_message_says_of_the_case_is_noted(name: str, words: str) -> None:
+    assert any(words in note for note in diagnose(case(name)).notes)
+
+
 def test_nodes_that_failed_alike_are_all_named() -> None:
     def down(host: str) -> Fault:
         return Fault("node.kernel", "x", host=host, facts=(("sign", "kernel.oops"),))

@@ -34,6 +34,11 @@ _TELLING = re.compile(
     r"did not receive grad|^(?:Missing|Unexpected) key|^size mismatch|^Last error|^nccl[A-Z]\w+: "
     r"|^(?:Cuda|CUDA) failure"
 )
+# What torch says with every such error.
+_ADVICE = re.compile(
+    r"CUDA kernel errors might be|For debugging consider|Compile with |Search for [`']cuda|Device-side asser"
+    r"|In addition, you can set|making sure all |If you already have done|Exception raised from "
+)
 _MOST_LINES, _LONGEST_LINE = 4, 200
 
 
@@ -106,6 +111,6 @@ def exception_facts(event: Traceback) -> ExceptionFacts:
 
 def said_more(event: Traceback) -> tuple[tuple[str, str], ...]:
     """The fact "more": the message's further lines, those that tell the case first; or nothing."""
-    telling = [line for line in event.more if _TELLING.search(line)]
-    lines = (telling or [line for line in event.more if line])[:_MOST_LINES]
+    own = [line for line in event.more if line and not _ADVICE.match(line)]
+    lines = ([line for line in own if _TELLING.search(line)] or own)[:_MOST_LINES]
     return (("more", "\n".join(line[:_LONGEST_LINE] for line in lines)),) if lines else ()

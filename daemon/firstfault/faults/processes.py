@@ -11,7 +11,14 @@ from collections.abc import Sequence
 import msgspec
 
 from firstfault.faults.death import Death, Raised
-from firstfault.faults.exceptions import cause_of, exception_facts, own_frame, same_key, worth
+from firstfault.faults.exceptions import (
+    cause_of,
+    exception_facts,
+    own_frame,
+    said_more,
+    same_key,
+    worth,
+)
 from firstfault.faults.signals import SIGNAL_CAUSES, WORKER_CAUSES, exit_signal, signal_name
 from firstfault.model.event import (
     AgentSignalled,
@@ -246,7 +253,7 @@ def _raised_fault(death: Death, raised: Raised, signs: Sequence[Happened]) -> Fa
     limit = worth(event, raised.signature, cut=raised.cut)
     if limit == CONFIRMED and not raised.ended:
         limit = LIKELY
-    facts: list[tuple[str, str]] = []
+    facts = [*said_more(event)]
     key = same_key(event, raised.means)
     if cause == "collective.error" and (own := _of_card(signs)):
         # NCCL met an error of the card: its own line, or the exception's further ones, say which.

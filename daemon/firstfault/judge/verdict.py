@@ -47,7 +47,7 @@ def assemble(
         lines = (*lines[: proofs.MOST - 1], Proof(told.facts.said_at, "accounting"))
     step = _step(judgement, run)
     role = "cause" if cause != "unknown" else "context"
-    notes = [*_held(roots), *told.notes, *(() if told.zoned else (NO_ZONE,))]
+    notes = [*_held(roots), *_said_more(roots), *told.notes, *(() if told.zoned else (NO_ZONE,))]
     return v.Verdict(
         job=job(told, run),
         cause=v.Cause(
@@ -87,6 +87,17 @@ def _hit(judgement: Judgement) -> list[int]:
     kinds = _ONLY_SIGNS.get(judgement.cause, ())
     processes = {e.process for e in judgement.effects if e.kind in kinds and e.process}
     return sorted({each.rank for each in processes if each.rank is not None})
+
+
+# What a long message says of this case often stands in its later lines.
+def _said_more(roots: Sequence[Fault]) -> tuple[str, ...]:
+    found: dict[str, str] = {}
+    for fault in roots:
+        if lines := dict(fault.facts).get("more"):
+            rank = fault.process.rank if fault.process else None
+            whose = "The message" if rank is None else f"The message of rank {rank}"
+            found.setdefault(lines, f"{whose} goes on: {lines}".replace("\n", " / "))
+    return tuple(found.values())[:_MOST_TABLES]
 
 
 # Who held the memory that was short, by the kernel's own table: the one it chose need not be it.
