@@ -47,6 +47,11 @@ def findings(told: Told, run: Run) -> Findings:
             faults.append(found)
         elif isinstance(found, Effect):
             effects.append(found)
+        elif death.exit_code not in (0, None) and death.closed and len(ends) > 1:
+            # Its agent ended it for another: what a program does then is its own affair.
+            effects.append(
+                Effect("ended-by-agent", proof(death.exits[0]), death.process, death.noticed_at)
+            )
         elif death.exit_code not in (0, None):
             nameless.append(death)
     loose = unattributed(run, ends, nameless)
@@ -85,7 +90,7 @@ def findings(told: Told, run: Run) -> Findings:
         faults = signalled if len(signalled) == 1 else []
     if not (faults or named or effects):
         faults = shells_ends(run)
-    crashed = _crashed_launchers(run, faults)
+    crashed = _crashed_launchers(run, faults, named)
     return Findings(
         faults=tuple(faults),
         effects=tuple(effects),
@@ -103,14 +108,14 @@ def _with_useless_work(faults: list[Fault]) -> list[Fault]:
 
 # A task that srun started, an agent where ranks have agents, was killed before its step was ended,
 # or ended otherwise than all others: what a rank elsewhere raised does not explain that.
-def _crashed_launchers(run: Run, faults: Sequence[Fault]) -> list[Fault]:
+def _crashed_launchers(run: Run, faults: Sequence[Fault], named: Sequence[Fault]) -> list[Fault]:
     sure = [f for f in faults if f.sure and not f.cause.startswith("slurm.")]
-    if not sure or any("slurm" in fault.sources and fault.process is None for fault in sure):
+    if not (sure or named) or any("slurm" in fault.sources and fault.process is None for fault in sure):
         return []
     return [
         f
         for f in (*killed_launchers(run), *other_exits(run))
-        if f.host not in {each.host for each in sure}
+        if f.host not in {each.host for each in (*sure, *named)}
     ]
 
 

@@ -351,6 +351,9 @@ def _confidence(told: Told, group: Sequence[Fault], found: Findings) -> str:
     }:
         # The signal is certain; that no narrower cause explains it takes the rank's own words.
         return LIKELY
+    if fault.cause.startswith("rendezvous.") and told.absent:
+        # What befell a node that is silent, the others met too.
+        return LIKELY
     if fault.cause.startswith("rendezvous.") and not any(e.process for e in found.effects):
         # No rank had begun: what other agents say, they say of the same.
         return CONFIRMED
