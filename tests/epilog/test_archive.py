@@ -42,6 +42,21 @@ def test_it_is_the_same_bytes_each_time(tmp_path: Path, pyz: Path) -> None:
 
 
 @pytest.mark.parametrize("python", older_pythons(), ids=lambda path: Path(path).name)
+def test_any_python_builds_the_same_bytes(tmp_path: Path, python: str) -> None:
+    copy = tmp_path / "epilog"
+    shutil.copytree(ROOT / "epilog", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    targets = [tmp_path / "one.pyz", tmp_path / "other.pyz"]
+    for builder, target in zip((python, sys.executable), targets, strict=True):
+        other = {"LC_ALL": "C", "TZ": "Asia/Tokyo"} if builder == python else {}
+
+        subprocess.run(
+            [builder, "-I", copy / "build-pyz", "-o", target], check=True, stdout=-3, env=other
+        )
+
+    assert targets[0].read_bytes() == targets[1].read_bytes()
+
+
+@pytest.mark.parametrize("python", older_pythons(), ids=lambda path: Path(path).name)
 def test_it_collects_with_other_pythons(node: Node, python: str) -> None:
     (node.folder / "slurm-12.out").write_bytes(b"text\n" * 50_000 + b"CUDA error: x\n")
     node.end_job()
