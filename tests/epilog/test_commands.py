@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -30,6 +31,26 @@ def test_collect_takes_the_queue(node: Node) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert len(node.records()) == 1
     assert node.waiting() == []
+
+
+def test_while_one_collects_no_other_python_is_started(node: Node) -> None:
+    started = node.folder / "started"
+    python = fake_python(node, "python", f'echo x >>{started}; exec {sys.executable} "$@"')
+    node.configure(FIRSTFAULT_PYTHON=str(python))
+    node.end_job()
+    node.collect()
+    node.end_job(SLURM_JOB_ID="13")
+    handle = entries.lock(str(node.queue))
+    assert handle is not None
+
+    busy = run_script(node, "collect")
+    was_started = started.exists()
+    os.close(handle)
+    free = run_script(node, "collect")
+
+    assert (busy.returncode, busy.stderr, was_started) == (0, "", False)
+    assert free.returncode == 0
+    assert [record.job for record in node.records()] == ["12", "13"]
 
 
 @pytest.mark.parametrize(
