@@ -356,3 +356,65 @@ def test_words_in_a_file_of_an_agent_without_a_table_are_not_another_nodes_ranks
     )
 
     assert sure_rank(verdict) is None
+
+
+def exit_of_zero(code: int = 3) -> list[str]:
+    """Rank 0 ended itself, and said nothing."""
+    return made.of_task(
+        0, made.of_rank(0, 0, WORK), made.noticed(0, 700, code), made.table((0, 0, code, 700))
+    )
+
+
+def test_an_exit_code_beside_a_task_of_which_no_rank_is_known_is_not_sure() -> None:
+    verdict = made.judged(
+        made.console(exit_of_zero(), ENDED, made.task_ended("c2", 1)), made.accounting("FAILED")
+    )
+
+    assert sure_cause(verdict) is None
+    assert sure_rank(verdict) is None
+
+
+def test_equal_exit_codes_beside_a_killed_agent_may_be_for_the_loss_of_its_ranks() -> None:
+    verdict = made.judged(
+        made.console(
+            made.of_task(
+                0,
+                made.of_rank(0, 0, WORK),
+                made.of_rank(1, 1, WORK),
+                made.noticed(0, 700, 3),
+                made.table((0, 0, 3, 700), (1, 1, 3, 701)),
+            ),
+            ENDED,
+            made.task_ended("c2", 1, "Killed"),
+        ),
+        made.accounting("FAILED"),
+    )
+
+    assert sure_cause(verdict) is None
+    assert sure_rank(verdict) is None
+
+
+def test_an_exit_code_of_a_rank_that_its_agent_ended_is_no_cause() -> None:
+    verdict = made.judged(
+        made.console(
+            made.of_task(
+                0,
+                made.of_rank(0, 0, WORK),
+                made.closed(700),
+                made.noticed(1, 701, -15),
+                made.table((1, 1, -15, 701), (0, 0, 3, 700)),
+            ),
+            ENDED,
+        ),
+        ACCOUNT,
+    )
+
+    assert verdict.cause.id != "process.exit"
+    assert sure_rank(verdict) != 0
+
+
+def test_an_exit_code_of_the_only_rank_that_failed_is_sure() -> None:
+    verdict = made.judged(made.console(exit_of_zero(), ENDED), ACCOUNT)
+
+    assert sure_cause(verdict) == "process.exit"
+    assert sure_rank(verdict) == 0

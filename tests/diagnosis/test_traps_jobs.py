@@ -285,3 +285,53 @@ def test_agents_that_were_told_to_stop_do_not_tell_by_whom() -> None:
     )
 
     assert sure_cause(verdict) is None
+
+
+REFUSED = (
+    "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while trying "
+    "to connect to (c1, 29500)."
+)
+
+
+def test_an_agent_that_could_not_reach_a_silent_node_does_not_tell_why() -> None:
+    verdict = made.judged(
+        made.console(made.of_task(1, made.agent_raised(REFUSED)), made.task_ended("c2", 1)),
+        made.accounting("FAILED"),
+        absent=("c1",),
+    )
+
+    assert sure_cause(verdict) is None
+
+
+def test_an_agent_that_could_not_reach_one_that_failed_otherwise_does_not_tell_why() -> None:
+    verdict = made.judged(
+        made.console(
+            made.of_task(0, ["the launcher is not here"]),
+            made.of_task(1, made.agent_raised(REFUSED)),
+            made.task_ended("c1", 0),
+            made.task_ended("c2", 1),
+        ),
+        made.accounting("FAILED"),
+    )
+
+    assert sure_cause(verdict) is None
+
+
+def test_an_agent_that_could_not_reach_one_whose_rank_failed_is_no_cause() -> None:
+    verdict = made.judged(
+        made.console(
+            made.of_task(1, made.agent_raised(REFUSED)),
+            made.of_task(
+                0,
+                made.of_rank(0, 0, made.raised(KEY)),
+                made.noticed(0, 700, 1),
+                made.table((0, 0, 1, 700)),
+            ),
+            made.task_ended("c1", 0),
+            made.task_ended("c2", 1),
+        ),
+        made.accounting("FAILED"),
+    )
+
+    assert sure_cause(verdict) == "python.exception"
+    assert sure_rank(verdict) == 0

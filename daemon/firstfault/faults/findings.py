@@ -18,11 +18,11 @@ from firstfault.faults.loose import ranks_write_to_console, unattributed
 from firstfault.faults.memory import in_window, is_of_job, oom_faults
 from firstfault.faults.owners import with_owners
 from firstfault.faults.processes import NARROWER, of_death, proof, surroundings, unnamed, worded
-from firstfault.faults.silence import silent_faults
+from firstfault.faults.silence import has_untold_ends, silent_faults
 from firstfault.faults.slurm import slurm_faults
 from firstfault.faults.system import strange_signs, with_kernel_signs
 from firstfault.faults.tasks import killed_launchers, of_tasks, other_exits
-from firstfault.model.event import OomKill, Sign, Trap
+from firstfault.model.event import OomKill, Sign, TaskEnd, Traceback, Trap
 from firstfault.model.fault import Effect, Fault, Findings, Proof
 from firstfault.model.run import Happened, Process, Run, Told
 from firstfault.model.verdict import CONFIRMED, LIKELY, ExceptionFacts, weaker
@@ -64,6 +64,10 @@ def findings(told: Told, run: Run) -> Findings:
     faults, nameless = _with_words_of_the_nameless(run, faults, nameless)
     console = ranks_write_to_console(run)
     named = tuple(unnamed(death, console=console) for death in nameless)
+    if has_untold_ends(run, {effect.process for effect in effects if effect.process}):
+        # Another task's ranks are not known: one of them may have been first.
+        named = tuple(_overheard(fault) for fault in named)
+    faults = [_of_all_agents(run, fault) for fault in faults]
     if not named and all(fault.cause.startswith("slurm.") for fault in faults):
         silent = silent_faults(told, run, effects)
         faults += silent
@@ -106,11 +110,30 @@ def _with_useless_work(faults: list[Fault]) -> list[Fault]:
     return [msgspec.structs.replace(faults[0], sure=True, limit=LIKELY)]
 
 
+def _overheard(fault: Fault) -> Fault:
+    facts = tuple((name, "console" if name == "heard" else value) for name, value in fault.facts)
+    return msgspec.structs.replace(fault, facts=facts)
+
+
+# Agents that met in vain say so all: of one that failed without such a word, something else is true.
+def _of_all_agents(run: Run, fault: Fault) -> Fault:
+    if not fault.cause.startswith("rendezvous."):
+        return fault
+    spoke = {e.event.speaker.task for e in run.happened if isinstance(e.event, Traceback)}
+    ends = [e.event for e in run.happened if isinstance(e.event, TaskEnd)]
+    failed = {task for end in ends if end.kind == "exit" for task in end.tasks}
+    if spoke <= {None} or failed <= spoke:
+        return fault
+    return msgspec.structs.replace(fault, limit=weaker(fault.limit, LIKELY))
+
+
 # A task that srun started, an agent where ranks have agents, was killed before its step was ended,
 # or ended otherwise than all others: what a rank elsewhere raised does not explain that.
 def _crashed_launchers(run: Run, faults: Sequence[Fault], named: Sequence[Fault]) -> list[Fault]:
     sure = [f for f in faults if f.sure and not f.cause.startswith("slurm.")]
-    if not (sure or named) or any("slurm" in fault.sources and fault.process is None for fault in sure):
+    if not (sure or named) or any(
+        "slurm" in fault.sources and fault.process is None for fault in sure
+    ):
         return []
     return [
         f

@@ -64,7 +64,7 @@ def silent_faults(told: Told, run: Run, effects: Sequence[Effect]) -> list[Fault
     if not hit and not waited:
         return []
     proofs = _of_each_kind(effects)
-    whole = _all_heard(told, run) and not _has_untold_ends(run, hit)
+    whole = _all_heard(told, run) and not has_untold_ends(run, hit)
     limit = CONFIRMED if whole else LIKELY
     spoke = {e.process for e in run.happened if _is_of_trouble(e)}
     quiet = [p for p in run.roster if p not in hit | spoke and p.lines is not None and _is_named(p)]
@@ -327,12 +327,12 @@ def _is_of_trouble(each: Happened) -> bool:
     return isinstance(event, _WORDS) or (isinstance(event, Sign) and event.means not in EFFECTS)
 
 
-# Whether a task ended badly and no process of it is known to have failed: lines are missing.
-def _has_untold_ends(run: Run, hit: Collection[Process]) -> bool:
+def has_untold_ends(run: Run, hit: Collection[Process]) -> bool:
+    """Whether srun notes the bad end of a task of which no failed process is known."""
     noted = (ExitNoticed, TableEntry)
     failed = {e.process for e in run.happened if isinstance(e.event, noted)} | set(hit)
     tasks = {process.task for process in failed if process is not None}
-    ends = [e.event for e in run.happened if isinstance(e.event, TaskEnd)]
+    ends = [e.event for e in run.happened if isinstance(e.event, TaskEnd) and e.process is None]
     return any(not set(end.tasks) <= tasks for end in ends if end.kind == "exit")
 
 
