@@ -19,6 +19,7 @@ from firstfault_epilog import (
     record,
 )
 from firstfault_epilog import settings as node_settings
+from firstfault_epilog.job import jobs_of
 from firstfault_epilog.record import Clock
 from firstfault_epilog.settings import Settings
 
@@ -129,7 +130,7 @@ def _take(path: str, settings: Settings, clock: Clock) -> int:
         entries.keep_for_later(path)
         return NOT_NOW
     name = record.file_name(evidence)
-    _tidy(lambda: ranklogs.note(settings, collection.jobs_of(entry), evidence.node, name))
+    _tidy(lambda: ranklogs.note(settings, jobs_of(entry), evidence.node, name))
     os.unlink(path)
     entries.forget_troubles(settings.queue)
     return 0

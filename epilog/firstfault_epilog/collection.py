@@ -4,12 +4,10 @@ import base64
 import binascii
 import errno
 import os
-import re
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from firstfault_epilog import (
-    anchors,
     cgroup,
     confined,
     joblogs,
@@ -17,57 +15,19 @@ from firstfault_epilog import (
     kernel_evidence,
     mounts,
     oom_table,
-    patterns,
+    plans,
     privacy,
-    ranklogs,
 )
 from firstfault_epilog.entries import Entry
+from firstfault_epilog.job import Job, job_of
 from firstfault_epilog.record import Clock, Coverage, Excerpt, File, Record, identity, instant
 from firstfault_epilog.settings import Settings
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 TEXT_MAX = 4096
 FRAMES_MAX = 20000
-# The child stops searching this long before it is killed.
-MARGIN_S = 2.0
-_WHATS = ("job-output", "rank-log", "error-json")
+_WHATS = ("job-output", "rank-log", "error-json", "flight-recorder")
 _STATES = ("full", "partial", "none")
-
-
-class Job(NamedTuple):
-    """The facts of an entry; None where Slurm did not tell. Times in seconds since 1970."""
-
-    cluster: Optional[str]
-    id: str
-    node: str
-    uid: Optional[int]
-    gid: Optional[int]
-    user: Optional[str]
-    started_at_s: Optional[float]
-    ended_at_s: float
-
-
-def job_of(entry: Entry) -> Job:
-    """What the Epilog's variables say of the job."""
-
-    def number(*names: str) -> Optional[int]:
-        for name in names:
-            value = entry.value(name) or ""
-            if re.match(r"[0-9]{1,20}\Z", value):
-                return int(value)
-        return None
-
-    started = number("SLURM_JOB_START_TIME")
-    return Job(
-        cluster=entry.value("SLURM_CLUSTER_NAME") or None,
-        id=entry.value("SLURM_JOB_ID") or "",
-        node=entry.value("SLURMD_NODENAME") or "",
-        uid=number("SLURM_JOB_UID", "SLURM_UID"),
-        gid=number("SLURM_JOB_GID"),
-        user=entry.value("SLURM_JOB_USER") or None,
-        started_at_s=float(started) if started and started <= entry.ended_at_s else None,
-        ended_at_s=entry.ended_at_s,
-    )
 
 
 def collect(entry: Entry, settings: Settings, clock: Clock) -> Record:
@@ -205,63 +165,13 @@ def _job_files(
         except LookupError as error:
             return [], [_nothing("EINVAL", str(error))], notes
         notes.extend(notes_on_groups)
-    plan = plan_of(entry, job, settings, uid, started_at_s)
+    home = None if who is None else who.home
+    plan = plans.plan_of(entry, job, settings, uid, home, started_at_s)
     answer = confined.run(lambda send: joblogs.read_all(plan, send), who, settings.read_deadline_s)
     files, coverage = files_of(answer.frames)
     if answer.fault is not None:
         coverage.append(Coverage("job-output", None, "partial", "reader", answer.fault))
     return files, coverage, notes
-
-
-def jobs_of(entry: Entry) -> Tuple[str, ...]:
-    """The numbers under which the job's tasks know it: of a heterogeneous job also the first's."""
-    names = (entry.value("SLURM_JOB_ID"), entry.value("SLURM_HET_JOB_ID"))
-    return tuple({name: None for name in names if name and re.match(r"[0-9]{1,20}\Z", name)})
-
-
-def plan_of(
-    entry: Entry, job: Job, settings: Settings, uid: int, started_at_s: float
-) -> joblogs.Plan:
-    """What to look for among the files of the user ``uid``."""
-
-    def text(name: str) -> str:
-        return os.fsdecode(entry.environment.get(name.encode("ascii"), b""))
-
-    nodes = entry.value("SLURM_JOB_NODELIST") or entry.value("SLURM_NODELIST")
-    known = {"j": job.id, "J": job.id, "t": "0", "n": "0"}
-    if job.user and "/" not in job.user:
-        known["u"] = job.user
-    first = patterns.first_node(nodes)
-    of_batch = dict(known, N=first.split(".")[0]) if first else known
-    work_dir = text("SLURM_JOB_WORK_DIR")
-
-    def places(*names: str) -> Tuple[patterns.Path, ...]:
-        found = (patterns.slurm_output(name, work_dir, of_batch) for name in names)
-        return tuple(place for place in found if place is not None)
-
-    out = text("SLURM_JOB_STDOUT")
-    err = text("SLURM_JOB_STDERR")
-    outputs = [("output", places(out) if out else places("slurm-%j.out", "slurm-%A_%a.out"))]
-    if err and err != out:
-        outputs.append(("error output", places(err)))
-    here = dict(known, N=job.node, U=str(uid))
-    given: Tuple[patterns.Path, ...] = ()
-    if settings.rank_log_dir is not None:
-        given = ranklogs.places(settings.rank_log_dir, jobs_of(entry), job.node)
-    restarts = entry.value("SLURM_JOB_RESTART_COUNT") or ""
-    return joblogs.Plan(
-        job=job.id,
-        uid=uid,
-        started_at_s=started_at_s,
-        start_known=job.started_at_s is not None,
-        ended_at_s=job.ended_at_s,
-        outputs=tuple(outputs),
-        rank_logs=tuple((patterns.site_glob(g, here), "%N" in g) for g in settings.rank_logs),
-        anchors=anchors.read(),
-        seconds=max(1.0, settings.read_deadline_s - MARGIN_S),
-        given_logs=given,
-        restarts=int(restarts) if re.match(r"[0-9]{1,6}\Z", restarts) else None,
-    )
 
 
 def files_of(frames: Tuple[Dict[str, Any], ...]) -> Tuple[List[File], List[Coverage]]:

@@ -29,11 +29,15 @@ Send = Callable[[Dict[str, Any]], None]
 
 
 class Identity(NamedTuple):
-    """Whom the child becomes; None in place of an identity keeps the collector's own rights."""
+    """Whom the child becomes; None in place of an identity keeps the collector's own rights.
+
+    ``home`` is None where it is not known.
+    """
 
     uid: int
     gid: int
     groups: Tuple[int, ...]
+    home: Optional[str] = None
 
 
 class Answer(NamedTuple):
@@ -74,18 +78,20 @@ def identity_of(uid: int, gid: Optional[int], user: Optional[str]) -> Tuple[Iden
     def ask(send: Send) -> None:
         try:
             entry = pwd.getpwuid(uid)
-            name, primary = entry.pw_name, entry.pw_gid
+            name, primary, home = entry.pw_name, entry.pw_gid, entry.pw_dir
         except KeyError:
-            name, primary = user or "", -1 if gid is None else gid
+            name, primary, home = user or "", -1 if gid is None else gid, ""
         own = primary if gid is None else gid
-        send({"gid": own, "groups": os.getgrouplist(name, own) if name and own >= 0 else [own]})
+        groups = os.getgrouplist(name, own) if name and own >= 0 else [own]
+        send({"gid": own, "groups": groups, "home": home})
 
     answer = run(ask, None, GROUPS_DEADLINE_S)
     if answer.frames and answer.fault is None:
         frame = answer.frames[0]
         groups = [group for group in frame["groups"] if isinstance(group, int) and group > 0]
         if frame["gid"] > 0:
-            return Identity(uid, frame["gid"], tuple(groups)), []
+            home = frame["home"] if frame["home"].startswith("/") else None
+            return Identity(uid, frame["gid"], tuple(groups), home), []
     if gid is None or gid <= 0:
         raise LookupError(f"no group is known of uid {uid}")
     note = (

@@ -77,6 +77,21 @@ def cut(handle: int, size: int, budget: int, anchors: Anchors, stop_at: float) -
     return Cut(False, tuple(e for e in excerpts if e.data), found.note)
 
 
+def head(handle: int, size: int, budget: int) -> Cut:
+    """The beginning of a file that is data for a program, all of it where the budget allows."""
+    data = _read(handle, 0, min(size, budget))
+    whole = len(data) == size
+    note = None if whole else f"of {size} bytes the first {len(data)} were taken"
+    return Cut(whole, (Excerpt(0, None, data),) if data else (), note)
+
+
+def ends(handle: int, size: int, count: int) -> bytes:
+    """The first and the last ``count`` bytes of a file, with a line's end between them."""
+    if size <= 2 * count:
+        return _read(handle, 0, size)
+    return _read(handle, 0, count) + b"\n" + _read(handle, size - count, count)
+
+
 def _read(handle: int, offset: int, count: int) -> bytes:
     parts = []
     while count > 0:

@@ -5,23 +5,20 @@ Everything here is called in the child of `confined.run`; what it finds it sends
 """
 
 import base64
-import errno
 import os
 import re
 import stat
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from firstfault_epilog import excerpts, ranklogs
+from firstfault_epilog import excerpts, mounts, ranklogs
 from firstfault_epilog.anchors import Anchors
+from firstfault_epilog.listing import Send, coverage, existing, names, refused, shown
 from firstfault_epilog.patterns import Path
-
-Send = Callable[[Dict[str, Any]], None]
 
 BUDGET = 640 << 10
 FILE_BUDGET = 96 << 10
 FILES_MAX = 128
-LISTED_MAX = 20000
 MENTIONS_MAX = 1000
 # Clocks of file servers and nodes differ by a little.
 SLACK_S = 5.0
@@ -32,7 +29,24 @@ OUTPUT_AFTER_S = 60.0
 RECENT_S = 3600.0
 RANK_FILES = (("error.json", "error-json"), ("stderr.log", "rank-log"), ("stdout.log", "rank-log"))
 # torchelastic prints `error_file: PATH` and `(PATH/error.json)`.
-_MENTION = re.compile(rb"(/[^\s:()<>\"']{1,400})/attempt_[0-9]{1,6}/[0-9]{1,6}/error\.json")
+_RUN = re.compile(rb"(/[^\s:()<>\"']{1,400})/attempt_[0-9]{1,6}/[0-9]{1,6}/error\.json")
+# torch prints `Finished writing Flight Recorder debug info to PATH` (2.4: `NCCLPG debug info`).
+_DUMP = re.compile(rb"debug info to (/[^\s]{1,400})")
+DUMPS_MAX = 64
+DUMPS_BUDGET = 128 << 10
+DUMP_WHOLE = 64 << 10
+DUMP_HEAD_MIN = 4 << 10
+# Of an output that other nodes read, as much is looked through for what it mentions.
+MENTIONING = 256 << 10
+
+
+class Glob(NamedTuple):
+    """Where files may be: ``of_node`` where the node's name is part of it, ``of_job`` where the
+    job's number is."""
+
+    place: Path
+    of_node: bool
+    of_job: bool
 
 
 class Plan(NamedTuple):
@@ -41,7 +55,9 @@ class Plan(NamedTuple):
     ``start_known`` is False where ``started_at_s`` is only the earliest time looked at.
     ``outputs`` are (what it is called, where it may be), in order; of the places of one output
     the first that exists is taken. ``rank_logs`` are (glob, whether the node's name is part of it);
-    globs match files and folders of ``uid`` only. ``given_logs`` are the places that the TaskProlog
+    globs match files and folders of ``uid`` only. ``step_logs`` are files of single tasks or steps,
+    ``dumps`` those of torch's flight recorder. Without ``reads_shared`` other nodes read what all
+    nodes see (``is_shared`` tells by st_dev). ``given_logs`` are the places that the TaskProlog
     gave this job's ranks on this node; of starts later than ``restarts`` (None: not known) they
     are another incarnation's.
     """
@@ -55,6 +71,10 @@ class Plan(NamedTuple):
     rank_logs: Tuple[Tuple[Path, bool], ...]
     anchors: Anchors
     seconds: float
+    step_logs: Tuple[Glob, ...] = ()
+    dumps: Tuple[Glob, ...] = ()
+    reads_shared: bool = True
+    is_shared: Callable[[int], Optional[bool]] = mounts.is_shared
     given_logs: Tuple[Path, ...] = ()
     restarts: Optional[int] = None
 
@@ -75,6 +95,7 @@ class _Pass:
         self.left = BUDGET
         self.taken: Set[Tuple[int, int]] = set()
         self.mentions: List[str] = []
+        self.dumps: List[str] = []
 
     def share(self, files: int) -> int:
         return max(4 << 10, min(FILE_BUDGET, self.left // max(1, files)))
@@ -86,35 +107,76 @@ def read_all(plan: Plan, send: Send) -> None:
     for name, places in plan.outputs:
         _read_output(reading, name, places)
     wanted = [file for run in _runs(plan, reading.mentions, send) for file in run.files]
+    wanted += [_Wanted(path, "rank-log", g.of_node) for path, g in _found(plan.step_logs, reading)]
     if not wanted:
         detail = "no run folder of this job's torchrun was found"
-        send(_coverage("rank-log", None, "none", "absent", detail))
+        send(coverage("rank-log", None, "none", "absent", detail))
     for index, file in enumerate(wanted):
         if index >= FILES_MAX or time.monotonic() > reading.stop_at:
             detail = f"{len(wanted) - index} files were not read"
-            send(_coverage("rank-log", None, "partial", "limit", detail))
-            return
+            send(coverage("rank-log", None, "partial", "limit", detail))
+            break
         _take(reading, file, reading.share(min(len(wanted), FILES_MAX) - index))
+    _read_dumps(reading)
+
+
+# The job's own files that globs find, the newest first.
+def _found(globs: Tuple[Glob, ...], reading: _Pass) -> List[Tuple[str, Glob]]:
+    plan = reading.plan
+    recent_s = plan.started_at_s
+    if not plan.start_known:
+        recent_s = max(recent_s, plan.ended_at_s - RECENT_S)
+    found: Dict[str, Glob] = {}
+    for glob in globs:
+        since = plan.started_at_s if glob.of_job else recent_s
+        for path in existing(glob.place, reading.send):
+            if _is_of_job(path, plan) and _modified(path) >= since - SLACK_S:
+                found.setdefault(path, glob)
+    return sorted(found.items(), key=lambda item: (-_modified(item[0]), item[0]))
+
+
+# What torch's flight recorder wrote: data for a program, whole where it is small, else its head.
+def _read_dumps(reading: _Pass) -> None:
+    paths = {path: glob.of_node for path, glob in _found(reading.plan.dumps, reading)}
+    for path in reading.dumps:
+        if _is_of_job(path, reading.plan):
+            paths.setdefault(path, False)
+    if len(paths) > DUMPS_MAX:
+        detail = f"{len(paths) - DUMPS_MAX} files were not read"
+        reading.send(coverage("flight-recorder", None, "partial", "limit", detail))
+    share = max(DUMP_HEAD_MIN, min(DUMP_WHOLE, DUMPS_BUDGET // max(1, len(paths))))
+    for path, of_node in list(paths.items())[:DUMPS_MAX]:
+        _take(reading, _Wanted(path, "flight-recorder", of_node), share)
 
 
 def _read_output(reading: _Pass, name: str, places: Tuple[Path, ...]) -> None:
     send = reading.send
     for place in places:
-        candidates = list(_existing(place, send))
+        candidates = list(existing(place, send))
         if not place.exact:
             candidates = [path for path in candidates if _is_of_job(path, reading.plan)]
         if not candidates:
             continue
-        newest = max(candidates, key=lambda path: (_modified(path), path))
+        newest = max(candidates, key=lambda path: _nearness(path, reading.plan))
         if len(candidates) > 1:
-            detail = f"{len(candidates)} files may be the job's {name}: the newest is taken"
-            send(_coverage("job-output", newest, "partial", "ambiguous", detail))
+            detail = (
+                f"{len(candidates)} files may be the job's {name}: the newest at its end is taken"
+            )
+            send(coverage("job-output", newest, "partial", "ambiguous", detail))
         _take(reading, _Wanted(newest, "job-output", False), FILE_BUDGET)
         return
-    shown = "/" + "/".join(
+    looked_for = "/" + "/".join(
         part if isinstance(part, str) else "*" for part in (places[0].parts if places else [])
     )
-    send(_coverage("job-output", shown, "none", "ENOENT", f"the job's {name} is not there"))
+    send(coverage("job-output", looked_for, "none", "ENOENT", f"the job's {name} is not there"))
+
+
+# Of several the one that was written last before the end: what grew since is another job's (of an
+# array, say).
+def _nearness(path: str, plan: Plan) -> Tuple[bool, float, str]:
+    modified = _modified(path)
+    before = modified <= plan.ended_at_s + SLACK_S
+    return (before, modified if before else -modified, path)
 
 
 # Opens nothing but regular files, whatever a name turns out to be, and never waits in open().
@@ -124,25 +186,35 @@ def _take(reading: _Pass, wanted: _Wanted, share: int) -> None:
     try:
         handle = os.open(path, flags)
     except OSError as error:
-        reading.send(_refused(what, path, error))
+        reading.send(refused(what, path, error))
         return
     try:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode):
             detail = "it is not a regular file"
-            reading.send(_coverage(what, path, "none", "not-regular", detail))
+            reading.send(coverage(what, path, "none", "not-regular", detail))
             return
         identity = (info.st_dev, info.st_ino)
         if identity in reading.taken:
             return
         reading.taken.add(identity)
+        if not (reading.plan.reads_shared or wanted.of_node) and reading.plan.is_shared(
+            info.st_dev
+        ):
+            _mention(reading, excerpts.ends(handle, info.st_size, MENTIONING))
+            detail = "it lies on a network file system: the job's first nodes read it"
+            reading.send(coverage(what, path, "none", "other-node", detail))
+            return
+        if what == "flight-recorder":
+            _send_file(reading, wanted, info, excerpts.head(handle, info.st_size, share))
+            return
         # One endless log must not leave the others unread.
         now = time.monotonic()
         stop_at = now + (reading.stop_at - now) / 2
         cut = excerpts.cut(handle, info.st_size, share, reading.plan.anchors, stop_at)
         _send_file(reading, wanted, info, cut)
     except OSError as error:
-        reading.send(_refused(what, path, error))
+        reading.send(refused(what, path, error))
     finally:
         os.close(handle)
 
@@ -153,7 +225,7 @@ def _send_file(reading: _Pass, wanted: _Wanted, info: os.stat_result, cut: excer
     send(
         {
             "kind": "file",
-            "name": _shown(path),
+            "name": shown(path),
             "what": what,
             "size": info.st_size,
             "modified": info.st_mtime,
@@ -167,14 +239,21 @@ def _send_file(reading: _Pass, wanted: _Wanted, info: os.stat_result, cut: excer
         data = base64.b64encode(excerpt.data).decode("ascii")
         place = {"offset": excerpt.offset, "line": excerpt.line, "cut": list(excerpt.cut)}
         send({"kind": "excerpt", "data": data, **place})
-        reading.left -= len(excerpt.data)
-        for match in _MENTION.finditer(excerpt.data):
-            folder = os.fsdecode(match.group(1))
-            if len(reading.mentions) < MENTIONS_MAX and folder not in reading.mentions:
-                reading.mentions.append(folder)
+        if what != "flight-recorder":
+            reading.left -= len(excerpt.data)
+            _mention(reading, excerpt.data)
     # Complete or not, the whole file was looked through unless the note says otherwise.
     state, reason = ("partial", "limit") if cut.note else ("full", None)
-    send(_coverage(what, path, state, reason, cut.note))
+    send(coverage(what, path, state, reason, cut.note))
+
+
+# Notes which other files a log tells of.
+def _mention(reading: _Pass, data: bytes) -> None:
+    for expression, known in ((_RUN, reading.mentions), (_DUMP, reading.dumps)):
+        for match in expression.finditer(data):
+            path = os.fsdecode(match.group(1))
+            if len(known) < MENTIONS_MAX and path not in known:
+                known.append(path)
 
 
 # One agent's run folder: its ranks' files, and when the last of them changed.
@@ -189,7 +268,7 @@ def _runs(plan: Plan, mentions: List[str], send: Send) -> List[_Run]:
     found = [
         _run(path, of_node, send)
         for pattern, of_node in plan.rank_logs
-        for path in _existing(pattern, send)
+        for path in existing(pattern, send)
         if _is_own_folder(path, plan)
     ]
     given = _given_runs(plan, send)
@@ -203,7 +282,7 @@ def _runs(plan: Plan, mentions: List[str], send: Send) -> List[_Run]:
     chosen = [run for run in exact or found if run.changed_at_s >= since]
     if chosen and guessed:
         detail = "the node is not told when the job started: runs of the last hour are taken"
-        send(_coverage("rank-log", None, "partial", "ambiguous", detail))
+        send(coverage("rank-log", None, "partial", "ambiguous", detail))
     if not chosen and not any(of_node for _, of_node in plan.rank_logs):
         # All nodes' agents speak in the job's output. A run that it mentions and that is here is
         # this node's, unless the file system is a network's, which its files then say. Where the
@@ -219,7 +298,7 @@ def _given_runs(plan: Plan, send: Send) -> List[_Run]:
     folders = [
         path
         for place in plan.given_logs
-        for path in _existing(place, send)
+        for path in existing(place, send)
         if all(
             _is_own_folder(folder, plan)
             for folder in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path)))
@@ -240,51 +319,20 @@ def _run(folder: str, of_node: bool, send: Send) -> _Run:
 def _rank_files(folder: str, send: Send) -> List[Tuple[str, str]]:
     result = []
     try:
-        numbers = [int(n[8:]) for n in _names(folder) if re.match(r"attempt_[0-9]{1,6}\Z", n)]
+        numbers = [int(n[8:]) for n in names(folder) if re.match(r"attempt_[0-9]{1,6}\Z", n)]
         # The last attempt and the first one tell most.
         ends = (max(numbers), min(numbers)) if numbers else ()
         for number in sorted(numbers, key=lambda number: (number not in ends, -number)):
             attempt = os.path.join(folder, f"attempt_{number}")
-            ranks = [name for name in _names(attempt) if re.match(r"[0-9]{1,6}\Z", name)]
+            ranks = [name for name in names(attempt) if re.match(r"[0-9]{1,6}\Z", name)]
             for name, what in RANK_FILES:
                 for rank in sorted(ranks, key=int):
                     path = os.path.join(attempt, rank, name)
                     if os.path.lexists(path):
                         result.append((path, what))
     except OSError as error:
-        send(_refused("rank-log", folder, error))
+        send(refused("rank-log", folder, error))
     return result
-
-
-def _existing(place: Path, send: Send) -> Iterator[str]:
-    found = ["/"]
-    for part in place.parts:
-        following: List[str] = []
-        for folder in found:
-            if isinstance(part, str):
-                following.append(os.path.join(folder, part))
-                continue
-            try:
-                following.extend(
-                    os.path.join(folder, name) for name in _names(folder) if part.match(name)
-                )
-            except OSError as error:
-                # A stranger's private folder is no news either.
-                if error.errno not in (errno.EACCES, errno.ENOENT, errno.ENOTDIR):
-                    send(_refused("rank-log", folder, error))
-        found = following[:LISTED_MAX]
-    # An exact name is tried even where it is not there: the attempt says why.
-    return (path for path in found if os.path.lexists(path))
-
-
-def _names(folder: str) -> List[str]:
-    names = []
-    with os.scandir(folder) as listing:
-        for item in listing:
-            names.append(item.name)
-            if len(names) >= LISTED_MAX:
-                break
-    return sorted(names)
 
 
 def _is_of_job(path: str, plan: Plan) -> bool:
@@ -309,29 +357,3 @@ def _modified(path: str) -> float:
         return os.lstat(path).st_mtime
     except OSError:
         return 0.0
-
-
-def _refused(what: str, path: str, error: OSError) -> Dict[str, Any]:
-    reason = errno.errorcode.get(error.errno or 0, "EIO")
-    detail = (
-        "a symbolic link is not followed" if reason == "ELOOP" else os.strerror(error.errno or 5)
-    )
-    return _coverage(what, path, "none", reason, detail)
-
-
-def _coverage(
-    what: str, path: Optional[str], state: str, reason: Optional[str], detail: Optional[str]
-) -> Dict[str, Any]:
-    shown = None if path is None else _shown(path)
-    return {
-        "kind": "coverage",
-        "what": what,
-        "path": shown,
-        "state": state,
-        "reason": reason,
-        "detail": detail,
-    }
-
-
-def _shown(path: str) -> str:
-    return os.fsencode(path).decode("utf-8", "backslashreplace")[:4096]

@@ -6,7 +6,7 @@ Slurm's patterns: sbatch(1), "filename pattern"; src/slurmd/common/fname.c in 22
 
 import fnmatch
 import re
-from typing import Dict, List, NamedTuple, Optional, Pattern, Union
+from typing import Dict, List, Match, NamedTuple, Optional, Pattern, Union
 
 # What a value that the node cannot know may look like; never a slash.
 _UNKNOWN = {
@@ -14,6 +14,8 @@ _UNKNOWN = {
     "a": "[0-9]+",
     "b": "[0-9]+",
     "s": "[A-Za-z0-9]+",
+    "t": "[0-9]+",
+    "n": "[0-9]+",
     "x": "[^/]*",
     "N": "[^/]+",
     "u": "[^/]+",
@@ -70,6 +72,72 @@ def site_glob(pattern: str, known: Dict[str, str]) -> Path:
     return Path(parts)
 
 
+def step_log(pattern: str, known: Dict[str, str]) -> Optional[Path]:
+    """The files that a pattern of ``srun -o`` with globs in it names, None where it names none.
+
+    A specifier of which ``known`` has no value stands for any; ``%J`` is the job or one of its
+    steps. An empty value (``%w``, ``%h``: the work folder, the home) names nothing.
+    """
+    if any(
+        letter in known and not known[letter] for letter in re.findall("%[0-9]*([A-Za-z])", pattern)
+    ):
+        return None
+
+    def value(match: Match[str]) -> str:
+        width, letter = match.groups()
+        if letter == "%":
+            return "%"
+        if letter == "J":
+            return _padded(known["j"], width) + "*"
+        if letter not in known:
+            return "*" if letter in _UNKNOWN or letter in _NUMERIC else match.group()
+        text = known[letter]
+        return (
+            text
+            if letter in "wh"
+            else _glob_escape(_padded(text, width) if letter in _NUMERIC else text)
+        )
+
+    # Folders are taken as they are called, whatever that looks like.
+    head = re.match("%([wh])(?=/)", pattern)
+    parts: List[Part] = []
+    if head is not None:
+        parts.extend(name for name in known[head.group(1)].split("/") if name)
+        pattern = pattern[2:]
+    if not pattern.startswith("/"):
+        return None
+    for name in re.sub("%([0-9]*)([A-Za-z%])", value, pattern).split("/"):
+        if name:
+            parts.append(
+                re.compile(fnmatch.translate(name)) if re.search(r"[*?\[]", name) else name
+            )
+    return Path(parts)
+
+
+def first_nodes(node_list: Optional[str], count: int) -> Optional[List[str]]:
+    """The first ``count`` nodes of a list (fewer where it has no more), None where it cannot be
+    told."""
+    found: List[str] = []
+    for text in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", node_list or ""):
+        match = re.match(r"([A-Za-z0-9._-]+)(?:\[([0-9,-]{1,100000})\]([A-Za-z0-9._-]*))?\Z", text)
+        if match is None:
+            return None
+        before, numbers, after = match.groups()
+        if numbers is None:
+            found.append(before)
+        for part in (numbers or "").split(",") if numbers else ():
+            low, _, high = part.partition("-")
+            if not low.isdigit() or not (high or low).isdigit():
+                return None
+            last = min(int(high or low), int(low) + count)
+            found.extend(
+                f"{before}{number:0{len(low)}d}{after}" for number in range(int(low), last + 1)
+            )
+        if len(found) >= count:
+            break
+    return found[:count] or None
+
+
 def first_node(node_list: Optional[str]) -> Optional[str]:
     """The first node of a list like ``n[01-04,7],m3``, None where there is none."""
     if not node_list:
@@ -78,6 +146,10 @@ def first_node(node_list: Optional[str]) -> Optional[str]:
     if match is None:
         return None
     return match.group(1) + (match.group(2) or "") + (match.group(3) or "")
+
+
+def _padded(value: str, width: str) -> str:
+    return value.zfill(min(int(width), 10)) if width and value.isdigit() else value
 
 
 def _glob_escape(text: str) -> str:
@@ -97,8 +169,8 @@ def _expanded(name: str, known: Dict[str, str]) -> Part:
         width, letter = match.groups()
         value = "%" if letter == "%" else known.get(letter)
         if value is not None:
-            if width and letter in _NUMERIC and value.isdigit():
-                value = value.zfill(min(int(width), 10))
+            if letter in _NUMERIC:
+                value = _padded(value, width)
             exact.append(value)
             expression.append(re.escape(value))
         elif letter in _UNKNOWN:

@@ -29,6 +29,11 @@ class Settings(NamedTuple):
     opt_out_word: str = "firstfault=off"
     facts_only_accounts: Tuple[str, ...] = ()
     facts_only_partitions: Tuple[str, ...] = ()
+    step_logs: Tuple[str, ...] = ()
+    dumps: Tuple[str, ...] = (
+        "/tmp/nccl_trace_rank_*",  # noqa: S108 (torch's default, as is the next)
+        "%h/.cache/torch/comm_lib_trace_rank_*",
+    )
     rank_log_dir: Optional[str] = None
     rank_log_days: float = 7.0
     rank_log_mb: float = 20480.0
@@ -48,6 +53,8 @@ KEYS = (
     "FIRSTFAULT_KERNEL_OFFSET_S",
     "FIRSTFAULT_BOOT_ID",
     "FIRSTFAULT_RANK_LOGS",
+    "FIRSTFAULT_STEP_LOGS",
+    "FIRSTFAULT_FLIGHT_RECORDER",
     "FIRSTFAULT_MAX_JOB_AGE",
     "FIRSTFAULT_READ_DEADLINE_S",
     "FIRSTFAULT_ALLOW_ROOT_JOBS",
@@ -138,12 +145,17 @@ def of(values: Dict[str, str]) -> Tuple[Settings, List[str]]:
     def words(key: str) -> Tuple[str, ...]:
         return tuple(values.get(key, "").split())
 
-    rank_logs = default.rank_logs
-    if "FIRSTFAULT_RANK_LOGS" in values:
-        patterns = values["FIRSTFAULT_RANK_LOGS"].split()
-        rank_logs = tuple(pattern for pattern in patterns if pattern.startswith("/"))
-        if len(rank_logs) < len(patterns):
-            faults.append("FIRSTFAULT_RANK_LOGS: a pattern that does not start with / is left out")
+    def globs(key: str, fallback: Tuple[str, ...], starts: Tuple[str, ...]) -> Tuple[str, ...]:
+        if key not in values:
+            return fallback
+        found = tuple(pattern for pattern in words(key) if pattern.startswith(starts))
+        if len(found) < len(words(key)):
+            faults.append(
+                f"{key}: a pattern that does not start with {' or '.join(starts)} is left out"
+            )
+        return found
+
+    own = ("/", "%w/", "%h/")
     settings = Settings(
         rank_log_dir=_rank_log_dir(values, faults),
         rank_log_days=number("FIRSTFAULT_RANK_LOG_DAYS", None) or default.rank_log_days,
@@ -156,7 +168,9 @@ def of(values: Dict[str, str]) -> Tuple[Settings, List[str]]:
         kernel_log=path("FIRSTFAULT_KERNEL_LOG", default.kernel_log),
         kernel_offset_s=number("FIRSTFAULT_KERNEL_OFFSET_S", None),
         boot_id=values.get("FIRSTFAULT_BOOT_ID") or None,
-        rank_logs=rank_logs,
+        rank_logs=globs("FIRSTFAULT_RANK_LOGS", default.rank_logs, ("/",)),
+        step_logs=globs("FIRSTFAULT_STEP_LOGS", default.step_logs, own),
+        dumps=globs("FIRSTFAULT_FLIGHT_RECORDER", default.dumps, own),
         max_job_age_s=number("FIRSTFAULT_MAX_JOB_AGE", None) or default.max_job_age_s,
         read_deadline_s=number("FIRSTFAULT_READ_DEADLINE_S", None) or default.read_deadline_s,
         allow_root_jobs=switch("FIRSTFAULT_ALLOW_ROOT_JOBS", False),
