@@ -306,3 +306,20 @@ def test_two_failures_of_torchrun_in_one_console_are_of_two_agents() -> None:
     )
 
     assert verdict.initiator.host is None
+
+
+def test_of_two_launches_the_one_that_worked_and_failed_last_answers() -> None:
+    verdict = made.judged(
+        made.console(
+            made.hooked(0, made.raised(KEY)),
+            made.noticed(0, 700, 1),
+            made.table((0, 0, 1, 700)),
+            WORK,
+            made.noticed(0, 900, -11, agent=91),
+            made.table((0, 0, -11, 900)),
+        ),
+        ACCOUNT,
+    )
+
+    assert sure_cause(verdict) != "python.exception"
+    assert verdict.cause.id == "process.segfault"

@@ -58,7 +58,7 @@ def cuts(events: Sequence[Event], advances: Sequence[Advance]) -> tuple[Cut, ...
     found: dict[int, bool] = {}
     for each in (
         *_anew(events),
-        *_repeated(events),
+        *_repeated(events, advances),
         *_steps(events),
         *_going_on(events, advances),
         *_requeued(events, advances),
@@ -108,7 +108,7 @@ def _begins(event: Event) -> bool:
     )
 
 
-def _repeated(events: Sequence[Event]) -> list[Cut]:
+def _repeated(events: Sequence[Event], advances: Sequence[Advance]) -> list[Cut]:
     result: list[Cut] = []
     pids: dict[int, int] = {}
     last = -1
@@ -116,7 +116,12 @@ def _repeated(events: Sequence[Event]) -> list[Cut]:
         if not isinstance(event, TableEntry):
             continue
         if pids.get(event.rank, event.pid) != event.pid:
-            result.append(Cut(_opening(events, last, event.place.offset)))
+            opening = _opening(events, last, event.place.offset)
+            # The later launch's ranks were at work before one of them or its agent spoke of trouble.
+            work = [each for each in advances if last < each.offset < opening]
+            if len({each.text for each in work}) >= _GOING_ON:
+                opening = work[0].offset
+            result.append(Cut(opening))
             pids = {}
         pids[event.rank] = event.pid
         last = event.place.offset
