@@ -216,21 +216,34 @@ def _receive(receiver: int, stop_at: float, deadline_s: float) -> Tuple[bytes, O
             return b"".join(parts), f"the reader sent more than {OUTPUT_MAX} bytes"
 
 
-# None where the child ended well. It has closed its pipe, or its time is up.
+# None where the child ended well. It has closed its pipe, or its time is up. What it started is
+# of its process group, and goes with it: its owner may have stopped that, too.
 def _end(child: int) -> Optional[str]:
     stop_at = time.monotonic() + 1.0
     killed = False
     while time.monotonic() < stop_at:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
+        # Its number, and so its group's, is nobody else's until it is waited for.
+        ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is not None:
+            _kill(child)
+            _, status = os.waitpid(child, 0)
             if killed or status == 0:
                 return None
             return f"the reader ended with wait status {status}"
         if not killed and stop_at - time.monotonic() < 0.9:
-            os.kill(child, signal.SIGKILL)
+            _kill(child)
             killed = True
         time.sleep(0.002)
     return "the reader could not be killed and was left behind"
+
+
+# The child may not have a group of its own yet.
+def _kill(child: int) -> None:
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(child, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            continue
 
 
 def _frames(data: bytes) -> Tuple[Tuple[Dict[str, Any], ...], Optional[str]]:

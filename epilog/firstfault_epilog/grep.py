@@ -258,6 +258,9 @@ class _Reading:
             given = int(fields[1])
             offset, false = self.feed.place(given)
             newlines = int(fields[0]) - 1 - false
+            if not self.feed.begin <= offset <= self.feed.end:
+                # A user may write to the pipe of a process of the same user.
+                continue
             if fields[2] == self.end_mark:
                 self.newlines = newlines
             elif not self.take(Row(offset, newlines, fields[2])):
