@@ -99,11 +99,13 @@ def test_a_task_that_asks_for_nothing_gets_a_folder_of_its_job_node_start_and_st
 ) -> None:
     first = tasks.task()
     batch = tasks.task(SLURM_STEP_ID="4294967291")
+    unnumbered = tasks.task(SLURM_STEP_ID="")
     again = tasks.task(SLURM_RESTART_COUNT="2")
 
     assert given(first) == GIVEN
     assert first["PET_LOG_DIR"] == f"{tasks.base}/12.n3/0.0"
     assert batch["PET_LOG_DIR"] == f"{tasks.base}/12.n3/0.batch"
+    assert unnumbered["PET_LOG_DIR"] == batch["PET_LOG_DIR"]
     assert again["PET_LOG_DIR"] == f"{tasks.base}/12.n3/2.0"
     info = os.stat(first["PET_LOG_DIR"])
     assert (info.st_uid, info.st_mode & 0o777) == (tasks.owner.pw_uid, 0o700)
