@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from firstfault.judge.exits import worth_of_exit
 from firstfault.model.fault import Effect, Fault, Findings
 from firstfault.model.line import Span
 from firstfault.model.run import Told
@@ -43,10 +44,6 @@ _WAITING = (
 )
 # What is left to say where nothing but effects is in the evidence.
 _ONLY_EFFECTS = (("waited", "collective.timeout"), ("peer-lost", "collective.peer-lost"))
-# A shell's own exit codes begin here (not executable, not found, 128 plus a signal); Python's own
-# end there (an exception, a usage error).
-_FIRST_SHELL_CODE = 126
-_LAST_PYTHON_CODE = 2
 
 
 # An agent notices a death within its grace time (30 s) and its polling: this is well before.
@@ -396,23 +393,10 @@ def _no_fault(told: Told, found: Findings, effects: list[Effect]) -> Judgement:
                 return Judgement(cause, LIKELY, UNKNOWN, (), (), tuple(effects))
         return Judgement("unknown", UNKNOWN, UNKNOWN, (), (), tuple(effects))
     alike = len({fault.key for fault in unnamed}) == 1
-    worth = _exit_is_worth(unnamed) if alike else UNKNOWN
+    worth = worth_of_exit(unnamed) if alike else UNKNOWN
     if worth != UNKNOWN:
         # A rank may end itself so for the loss of a peer, on a node that is silent.
         worth = weaker(worth, LIKELY) if told.absent else worth
         return Judgement("process.exit", worth, worth, tuple(unnamed), (), tuple(effects))
     who = LIKELY if alike and len(unnamed) == 1 else POSSIBLE
     return Judgement("unknown", UNKNOWN, who, tuple(unnamed), (), tuple(effects), len(unnamed) > 1)
-
-
-# An exit code of the program's own, from processes whose streams were read and hold no reason.
-# Python's code for an exception is 1: where the streams were not read, its words were lost.
-def _exit_is_worth(unnamed: Sequence[Fault]) -> str:
-    places = {dict(fault.facts).get("heard") for fault in unnamed}
-    heard = None not in places
-    code = dict(unnamed[0].facts).get("exit_code", "")
-    if not code.isdigit() or not 0 < int(code) < _FIRST_SHELL_CODE:
-        return UNKNOWN
-    if int(code) == 1 and not heard:
-        return UNKNOWN
-    return CONFIRMED if places == {"itself"} and int(code) > _LAST_PYTHON_CODE else LIKELY
