@@ -158,7 +158,7 @@ def _worth(cause: str, seen: list[Happened], told: Told, run: Run, sources: set[
         return LIKELY
     if len({(type(e.event), getattr(e.event, "host", None)) for e in seen}) > 1:
         return CONFIRMED
-    last = any(e.last and isinstance(e.event, Cancelled | NodeFailure) for e in seen)
+    last = any(e.last and isinstance(e.event, Cancelled) for e in seen)
     if stopped or last:
         return LIKELY if cause == "slurm.cancelled" else CONFIRMED
     return LIKELY
