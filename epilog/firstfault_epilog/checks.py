@@ -1,10 +1,11 @@
 """Whether this node is set up, point by point."""
 
 import os
+import stat
 import sys
 from typing import List, NamedTuple, Optional, TextIO
 
-from firstfault_epilog import entries, epilog_lines, kernel
+from firstfault_epilog import entries, epilog_lines, kernel, mounts
 from firstfault_epilog import settings as node_settings
 from firstfault_epilog.settings import Settings
 
@@ -25,7 +26,7 @@ def run(config: str, out: TextIO) -> int:
     found = [Point(f"config {config}", "; ".join(faults) or None)]
     if not os.path.exists(config):
         found = [Point(f"config {config}", "it is not there: all defaults; copy etc/epilog.conf")]
-    found += [_off(config), *points(settings)]
+    found += [_off(config), *points(settings), *_rank_logs(config, settings)]
     for point in found:
         mark = "ok  " if point.remedy is None else "FAIL"
         print(f"{mark} {point.what}" + (f": {point.remedy}" if point.remedy else ""), file=out)
@@ -147,3 +148,23 @@ def _kernel_log(settings: Settings) -> Point:
     if not log.lines:
         return Point(what, log.coverage[0].detail or "it is empty")
     return Point(what, None)
+
+
+# What the TaskProlog, silent as it is, would find wrong.
+def _rank_logs(config: str, settings: Settings) -> List[Point]:
+    base = settings.rank_log_dir
+    if base is None:
+        return []
+    what = f"rank logs {base}"
+    try:
+        info = os.lstat(base)
+        readable = os.stat(config).st_mode & stat.S_IROTH
+    except OSError as error:
+        return [Point(what, f"{error.filename}: {error.strerror}: make it root's, mode 1777")]
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != 0 or not info.st_mode & stat.S_ISVTX:
+        return [Point(what, "it is not root's folder with the sticky bit: chown root, chmod 1777")]
+    if not readable:
+        return [Point(what, f"users cannot read {config}, and so not turn it on: chmod 644")]
+    if mounts.is_shared(info.st_dev):
+        return [Point(f"{what} (a network file system: FIRSTFAULT_RANK_LOG_ANY_FS=1 only)", None)]
+    return [Point(what, None)]

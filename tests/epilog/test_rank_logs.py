@@ -297,3 +297,18 @@ def test_age_goes_before_size() -> None:
 
     assert ranklogs.surplus(folders, 110 * DAY_S, 7, 600) == {"1.n"}
     assert ranklogs.surplus(folders, 110 * DAY_S, 7, 500) == {"1.n", "3.n"}
+
+
+def test_the_check_tells_what_the_silent_script_would_not(ranks: Ranks) -> None:
+    def said() -> str:
+        argv = ranks.node.command("check")
+        lines = subprocess.run(argv, env={}, capture_output=True, text=True).stdout.splitlines()
+        return next(line for line in lines if "rank logs" in line)
+
+    assert said() == f"ok   rank logs {ranks.base}"
+    ranks.node.conf.chmod(0o600)
+    assert "chmod 644" in said()
+    ranks.base.chmod(0o777)
+    assert "chmod 1777" in said()
+    ranks.base.rmdir()
+    assert "FAIL" in said()
