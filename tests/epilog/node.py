@@ -9,6 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from firstfault.model import evidence
 from firstfault_epilog import settings
 
@@ -168,6 +170,19 @@ def write_ranks(folder: Path, name: str, texts: dict[str, bytes]) -> None:
         target = folder / name / "attempt_0" / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
+
+
+def end_job_in_a_run_of_its_own(node: Node, *shell: str) -> int:
+    """Runs the Epilog where the defaults are in force, and harms no collector of this machine's."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: hides /run")
+    script = 'mount -t tmpfs none /run && exec "$@"'
+    return subprocess.run(
+        ["/usr/bin/unshare", "--mount", "/bin/sh", "-c", script, "sh", *shell, str(node.stub)],
+        env=node.environment() | {"FIRSTFAULT_CONF": str(node.conf), "PATH": "/usr/bin:/bin"},
+        stdin=subprocess.DEVNULL,
+        timeout=30,
+    ).returncode
 
 
 def run_script(node: Node, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from firstfault_epilog import entries
-from tests.epilog.node import Node
+from tests.epilog.node import Node, end_job_in_a_run_of_its_own
 
 SHELLS = [("/bin/dash",), ("/bin/bash", "--posix"), ("/bin/busybox", "sh")]
 EVERY_BYTE = bytes(range(1, 256))
@@ -108,7 +108,7 @@ def test_a_full_disk_leaves_nothing_that_is_taken_for_whole(node: Node) -> None:
 
 def test_a_damaged_configuration_does_not_fail_the_epilog(node: Node) -> None:
     node.conf.write_bytes(b"\xff\x00=\nFIRSTFAULT_QUEUE\n= \n$(touch /tmp/pwned)\n" + EVERY_BYTE)
-    assert node.end_job() == 0
+    assert end_job_in_a_run_of_its_own(node) == 0
     node.conf.write_text(f"FIRSTFAULT_START=systemd\nFIRSTFAULT_QUEUE={node.queue}")
 
     status = node.end_job()
@@ -147,6 +147,15 @@ def test_detached_the_collector_outlives_the_epilogs_process_group(node: Node) -
     assert (process.returncode, output, group_was_alive) == (0, b"", False)
     (record,) = node.wait_for_records(1)
     assert (record.job, record.node) == ("12", "n3")
+
+
+def test_what_it_started_itself_never_notes_and_starts_anything_again(node: Node) -> None:
+    node.configure(FIRSTFAULT_START="detach")
+
+    status = node.end_job(FIRSTFAULT_DETACHED="1")
+
+    assert status == 0
+    assert not node.queue.exists()
 
 
 @pytest.mark.parametrize("start", ["systemd", "detach"])
