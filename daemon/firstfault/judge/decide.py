@@ -12,21 +12,12 @@ from collections.abc import Sequence
 import msgspec
 
 from firstfault.judge.exits import worth_of_exit
+from firstfault.judge.order import OOM, slurm_or_rank, surely_before
 from firstfault.model.fault import Effect, Fault, Findings
 from firstfault.model.line import Span
 from firstfault.model.run import Told
 from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, UNKNOWN, weaker
 
-_OOM = frozenset({"memory.cgroup-oom", "memory.host-oom"})
-_CRASHES = frozenset(
-    {
-        "process.segfault",
-        "process.abort",
-        "process.bus-error",
-        "process.killed",
-        "process.fatal-signal",
-    }
-)
 # Among faults that cannot be ordered, the one that is named (never more than "possible").
 _FIRST_NAMED = ("memory.", "gpu.", "node.", "slurm.node-fail", "process.", "storage.", "python.")
 # Words of a device or a fabric repeat, in the same words, what another's fault does to them: alone
@@ -104,7 +95,7 @@ def _decide(told: Told, found: Findings) -> Judgement:
     effects = [*found.effects, *(_effect("waited", fault) for fault in echoes if fault.proofs)]
     rivals: list[tuple[Fault, str]] = []
     if slurms and others:
-        slurms, others, rivals = _between(slurms, others)
+        slurms, others, rivals = slurm_or_rank(slurms, others)
     if slurms:
         told_apart = {id(rival) for rival, _ in rivals}
         effects += [
@@ -122,55 +113,17 @@ def _decide(told: Told, found: Findings) -> Judgement:
 # What a rank says that waits for, or cannot reach, one that has failed: where something else went
 # wrong, that explains it.
 def _without_echoes(pool: list[Fault]) -> tuple[list[Fault], list[Fault]]:
-    own = [fault for fault in pool if not fault.cause.startswith(_WAITING)]
+    own = [fault for fault in pool if not _is_echo(fault)]
     if not any(fault.sure and not fault.cause.startswith("slurm.") for fault in own):
         return pool, []
-    return own, [fault for fault in pool if fault.cause.startswith(_WAITING)]
+    return own, [fault for fault in pool if _is_echo(fault)]
 
 
-# Slurm ended the job, and a rank failed too: which came first?
-def _between(
-    slurms: list[Fault], others: list[Fault]
-) -> tuple[list[Fault], list[Fault], list[tuple[Fault, str]]]:
-    ended = slurms[0]
-    early = [fault for fault in others if _is_before(fault, ended)]
-    if early:
-        return [], early, [(ended, "a rank had failed before Slurm ended the job")]
-    # What a node that fails or SIGKILL after the grace time does to ranks, Slurm's end explains.
-    left = [
-        fault
-        for fault in others
-        if not came_before(ended, fault) and fault.cause != "process.killed"
-    ]
-    raised = [fault for fault in left if fault.cause not in _CRASHES]
-    if raised and ended.cause != "slurm.node-fail":
-        against = "a rank failed in a way that being ended does not explain"
-        return [], raised, [(ended, against)]
-    against = "nothing tells that it came before Slurm ended the job"
-    return slurms, [], [(fault, against) for fault in left]
-
-
-def _is_before(fault: Fault, ended: Fault) -> bool:
-    if fault.at is None or ended.at is None:
-        return fault.cause in _OOM
-    if ended.at.before(fault.at):
-        return False
-    return fault.at.before(ended.at) or fault.cause in _OOM
-
-
-def came_before(one: Fault, other: Fault) -> bool:
-    """Whether ``one`` came before ``other``, as far as their nodes' clocks can be compared."""
-    return one.at is not None and other.at is not None and one.at.before(other.at)
-
-
-# The clocks of two nodes may differ by anything: nothing in the evidence compares them.
-def _share_clock(one: Fault, other: Fault) -> bool:
-    clocks = [dict(fault.facts).get("clock") or fault.host for fault in (one, other)]
-    return clocks[0] is not None and clocks[0] == clocks[1]
-
-
-def _surely_before(one: Fault, other: Fault) -> bool:
-    return came_before(one, other) and _share_clock(one, other)
+# An agent that finds the store's port taken takes it for another agent's on the same host, and
+# goes on: only an exception tells otherwise.
+def _is_echo(fault: Fault) -> bool:
+    taken = fault.cause == "rendezvous.port-in-use" and fault.exception is None
+    return taken or fault.cause.startswith(_WAITING)
 
 
 def _slurm(
@@ -240,10 +193,10 @@ def _process(
         return _unordered(groups, rivals, effects, found)
     lone = first[0]
     confidence = weaker(_confidence(told, first, found), lone.limit)
-    if any(not _surely_before(lone, fault) for fault, _ in rivals):
+    if any(not surely_before(lone, fault) for fault, _ in rivals):
         confidence = weaker(confidence, LIKELY)
     later = [fault for group in groups if group is not first for fault in group]
-    if any(not _surely_before(one, fault) for one in first for fault in later):
+    if any(not surely_before(one, fault) for one in first for fault in later):
         confidence = weaker(confidence, LIKELY)
     if lone.process is None and (later or rivals):
         # A kill that hit no rank that is known need not have broken the job.
@@ -274,13 +227,13 @@ def _process(
 def _first_of(group: list[Fault]) -> tuple[list[Fault], list[Fault]]:
     killed: dict[str | None, list[Fault]] = {}
     for fault in group:
-        if "kernel" in fault.sources and fault.cause in _OOM:
+        if "kernel" in fault.sources and fault.cause in OOM:
             killed.setdefault(fault.host, []).append(fault)
     later = {
         id(fault)
         for faults in killed.values()
         for fault in faults
-        if any(_surely_before(one, fault) for one in faults)
+        if any(surely_before(one, fault) for one in faults)
     }
     first = [fault for fault in group if id(fault) not in later]
     return first, [fault for fault in group if id(fault) in later]
@@ -336,7 +289,7 @@ def _confidence(told: Told, group: Sequence[Fault], found: Findings) -> str:
     if told.absent and fault.exception is not None and fault.exception.type in _GENERAL:
         # What ended a node that is silent may have been first: programs say so in these.
         return LIKELY
-    if fault.cause in _OOM or fault.cause.startswith("node."):
+    if fault.cause in OOM or fault.cause.startswith("node."):
         return CONFIRMED
     if fault.cause == "process.killed":
         state = told.facts.state if told.facts else None
