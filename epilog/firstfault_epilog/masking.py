@@ -90,7 +90,11 @@ _FORMS = (
 _KEY_BEGIN = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_END = re.compile(rb"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_TEXT = re.compile(rb"[A-Za-z0-9+/=]{8,}")
-_FIRST_WORD = re.compile(rb"[^\s]{%d,%d}" % (CUT_WORD_MIN, CUT_WORD_MAX))
+# What sets words off in JSON, too: a long line of it without blanks is not one word.
+_WORD = rb"[^\s\"',;:(){}\[\]<>|]{%d,%d}" % (CUT_WORD_MIN, CUT_WORD_MAX)
+_BREAK = re.compile(rb"[\s\"',;:(){}\[\]<>|]")
+_FIRST_WORD = re.compile(_WORD)
+_LAST_WORD = re.compile(_WORD + rb"\Z")
 
 
 def masked(data: bytes) -> Masked:
@@ -124,10 +128,16 @@ def edges_masked(data: bytes, cut_before: bool, cut_behind: bool) -> bytes:
         if match is not None:
             data = b"*" * match.end() + data[match.end() :]
     if cut_behind:
-        word = data[-CUT_WORD_MAX:].split()[-1:] if not data[-1:].isspace() else []
-        if word and len(word[0]) >= CUT_WORD_MIN:
-            data = data[: -len(word[0])] + b"*" * len(word[0])
+        # The start of the last word, found from behind: only so much can be one.
+        tail = data[-CUT_WORD_MAX:]
+        found = _LAST_WORD.search(tail, _last_break(tail))
+        if found is not None:
+            data = data[: len(data) - len(found.group())] + b"*" * len(found.group())
     return data
+
+
+def _last_break(tail: bytes) -> int:
+    return max((match.end() for match in _BREAK.finditer(tail)), default=0)
 
 
 # The text of private keys, also of one that is cut on either side.

@@ -58,7 +58,18 @@ def test_any_python_builds_the_same_bytes(tmp_path: Path, python: str) -> None:
 
 @pytest.mark.parametrize("python", older_pythons(), ids=lambda path: Path(path).name)
 def test_it_collects_with_other_pythons(node: Node, python: str) -> None:
-    (node.folder / "slurm-12.out").write_bytes(b"text\n" * 50_000 + b"CUDA error: x\n")
+    log = (
+        b"text\n" * 50_000
+        + b"Error: %d\n" * 9000
+        + b"." * 70_000
+        + b"\npassword=x\nCUDA error: x\n"
+    )
+    (node.folder / "slurm-12.out").write_bytes(log)
+    (node.folder / "task-12-0.out").write_text("ValueError: y\n")
+    (node.folder / "trace_0").write_bytes(b"\x80\x02" * 50_000)
+    node.configure(
+        FIRSTFAULT_STEP_LOGS="%w/task-%j-%t.out", FIRSTFAULT_FLIGHT_RECORDER="%w/trace_*"
+    )
     node.end_job()
 
     done = subprocess.run(
@@ -66,7 +77,10 @@ def test_it_collects_with_other_pythons(node: Node, python: str) -> None:
     )
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert file_of(node.records()[0], "slurm-12.out").endswith(b"CUDA error: x\n")
+    (record,) = node.records()
+    assert file_of(record, "slurm-12.out").endswith(b"password=*\nCUDA error: x\n")
+    whats = [file.what for file in record.files]
+    assert whats == ["job-output", "rank-log", "flight-recorder"]
 
 
 def test_check_tells_that_all_is_in_order(node: Node) -> None:

@@ -90,6 +90,11 @@ def test_half_a_secret_at_the_edge_of_an_excerpt_is_masked() -> None:
 
     assert masking.edges_masked(data, True, True) == b"******** in the middle\nand *********"
     assert masking.edges_masked(data, False, False) == data
+    line = b'q7Wz0000":1,"error":"CUDA error: x","more":"q7Wz0000'
+    shown = masking.edges_masked(line, True, True)
+    assert shown == b'********":1,"error":"CUDA error: x","more":"********'
+    blank = b"one word at the end "
+    assert masking.edges_masked(blank, True, True) == blank
 
 
 @pytest.mark.parametrize(
