@@ -4,8 +4,8 @@
 
 Each round runs all of them once, one after the other, so that a busy machine slows them alike.
 Printed are medians: milliseconds of wall clock, of which processor, and the wall clock over the
-empty one's. "first" is the first task of a step on a node, "other" each further one, "off" a node
-where no folder is configured.
+empty one's. "first" is a job's first task on a node, "step" the first one of a further step, "other"
+each other one, "off" a node where no folder is configured.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import argparse
 import itertools
 import os
 import statistics
+import subprocess
 import tempfile
+import time
 from pathlib import Path
-
-from tests.bench.epilog import taken
 
 SCRIPT = Path(__file__).resolve().parents[2] / "epilog" / "firstfault-task-prolog"
 
@@ -32,6 +32,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="firstfault-bench-") as name:
         for line in _measured(Path(name), arguments.runs, arguments.shell):
             print(line)
+
+
+def taken(argv: list[str], variables: dict[str, str]) -> tuple[float, float]:
+    """Wall and processor milliseconds of one run, whose output nobody reads."""
+    begun = time.perf_counter()
+    process = subprocess.Popen(
+        argv, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - begun
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise SystemExit(f"{argv} ended with {process.returncode}")
+    return wall * 1e3, (usage.ru_utime + usage.ru_stime) * 1e3
 
 
 def _measured(folder: Path, runs: int, shell: str) -> list[str]:
@@ -53,11 +67,13 @@ def _measured(folder: Path, runs: int, shell: str) -> list[str]:
     found: dict[str, list[tuple[float, float]]] = {}
     taken([shell, str(SCRIPT)], on)
     for _ in range(runs):
-        kinds = {"empty": common, "off": off, "other": on, "first": on}
+        kinds = {"empty": common, "off": off, "other": on, "step": on, "first": on}
         for kind, variables in kinds.items():
             script = folder / "empty" if kind == "empty" else SCRIPT
             if kind == "first":
                 variables = variables | {"SLURM_JOB_ID": str(next(job))}
+            if kind == "step":
+                variables = variables | {"SLURM_STEP_ID": str(next(job))}
             found.setdefault(kind, []).append(taken([shell, str(script)], variables))
     if len(list(base.iterdir())) != runs + 1:
         raise SystemExit("not every run made its folder")
