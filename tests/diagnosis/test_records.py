@@ -30,8 +30,19 @@ def test_a_record_gives_the_verdict_of_the_full_logs(name: str) -> None:
     assert answer(recorded(full)) == answer(full)
 
 
+# Work before these would be another story: nothing had begun, or another step had; pdsh's host
+# labels, which the work's lines lack, would no longer be labels.
+OTHERWISE = {
+    "made-booted-slowly",
+    "made-deepspeed-exception",
+    "made-deepspeed-killed",
+    "made-module-missing",
+    "s24-steps",
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted({*NAMES} - OTHERWISE))
 def test_ordinary_lines_before_a_failure_change_nothing(name: str) -> None:
     verdict, before = diagnose(grown(case(name))), diagnose(case(name))
 
