@@ -94,8 +94,9 @@ def run(
         _pump(processes, reading, stop_at)
     finally:
         statuses = _ended(processes, kill=not reading.over)
-    if reading.over and max(statuses) > 1:
-        return Range(begin, None, f"grep failed with status {max(statuses)}")
+    bad = [status for status in statuses if status not in (0, 1)]
+    if reading.over and bad:
+        return Range(begin, None, f"grep failed with status {bad[0]}")
     if reading.newlines is None:
         return Range(min(reading.at, feed.at), None, None)
     return Range(feed.end, reading.newlines, None)

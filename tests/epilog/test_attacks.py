@@ -280,3 +280,30 @@ def test_the_reason_of_a_link_is_told(node: Node, owner: pwd.struct_passwd, work
 
     assert reason_of(node.records()[0], "slurm-12.out") == "ELOOP"
     assert sys.platform == "linux"
+
+
+def test_a_name_service_that_never_answers_costs_seconds_and_the_groups_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(confined, "GROUPS_DEADLINE_S", 0.5)
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: time.sleep(60))
+    before = time.monotonic()
+
+    identity, notes = confined.identity_of(4242, 4243, "alice")
+
+    assert time.monotonic() - before < 3
+    assert identity == confined.Identity(4242, 4243, (4243,))
+    assert len(notes) == 1 and "could not be found out" in notes[0]
+
+
+def test_a_user_that_no_name_service_knows_keeps_the_group_that_slurm_told() -> None:
+    identity, notes = confined.identity_of(3_999_999_999, 4243, None)
+
+    assert (identity.gid, identity.home, notes) == (4243, None, [])
+
+
+def test_root_is_never_taken_for_a_jobs_group() -> None:
+    with pytest.raises(LookupError):
+        confined.identity_of(3_999_999_999, 0, None)
+    with pytest.raises(LookupError):
+        confined.identity_of(3_999_999_999, None, None)

@@ -229,3 +229,18 @@ def test_a_pipe_of_a_file_system_that_cannot_send_is_filled_by_hand(
     data = quiet(50_000) + b"CUDA error: x\n" + quiet(50_000)
 
     assert b"CUDA error: x\n" in text(cut(tmp_path, data))
+
+
+@pytest.mark.parametrize("ending", ["kill -9 $$", "exit 2"])
+def test_a_grep_that_fails_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    failing = tmp_path / "grep"
+    failing.write_text(f"#!/bin/sh\ncat >/dev/null\n{ending}\n")
+    failing.chmod(0o755)
+    monkeypatch.setattr(grep, "PATHS", (str(failing),))
+
+    found = cut(tmp_path, quiet(20_000))
+
+    assert "grep failed" in (found.note or "")
+    assert b"step 0 " in text(found) and b"step 19999 " in text(found)
