@@ -54,8 +54,10 @@ def plan_of(
     here = dict(known, J=job.id, N=job.node, U=str(uid), t="0", n="0")
     own = dict(known, N=job.node.split(".")[0], U=str(uid), w=work_dir, h=home or "")
     given: Tuple[patterns.Path, ...] = ()
+    recorded: Tuple[patterns.Path, ...] = ()
     if settings.rank_log_dir is not None:
         given = ranklogs.places(settings.rank_log_dir, jobs_of(entry), job.node)
+        recorded = ranklogs.dumps(settings.rank_log_dir, jobs_of(entry), job.node)
     restarts = entry.value("SLURM_JOB_RESTART_COUNT") or ""
     return joblogs.Plan(
         job=job.id,
@@ -68,7 +70,10 @@ def plan_of(
         anchors=anchors.read(),
         seconds=max(1.0, settings.read_deadline_s - MARGIN_S),
         step_logs=_globs(settings.step_logs, own, job),
-        dumps=_globs(settings.dumps, own, job),
+        dumps=(
+            *(joblogs.Glob(place, True, True) for place in recorded),
+            *_globs(settings.dumps, own, job),
+        ),
         reads_shared=job.node in (patterns.first_nodes(nodes, SHARED_READERS) or (job.node,)),
         given_logs=given,
         restarts=int(restarts) if re.match(r"[0-9]{1,6}\Z", restarts) else None,

@@ -47,6 +47,13 @@ def places(folder: str, jobs: Tuple[str, ...], node: str) -> Tuple[patterns.Path
     return tuple(patterns.Path([*parts, f"{job}.{node}", *runs]) for job in jobs)
 
 
+def dumps(folder: str, jobs: Tuple[str, ...], node: str) -> Tuple[patterns.Path, ...]:
+    """Where the TaskProlog lets torch's flight recorder write: a file for each rank."""
+    parts: List[patterns.Part] = [name for name in folder.split("/") if name]
+    names: List[patterns.Part] = [_START, re.compile(r"nccl_trace_rank_[0-9]{1,7}\Z")]
+    return tuple(patterns.Path([*parts, f"{job}.{node}", *names]) for job in jobs)
+
+
 def start_of(run_folder: str) -> int:
     """How often the job had been requeued when the folder was made."""
     match = _START.match(os.path.basename(os.path.dirname(run_folder)))

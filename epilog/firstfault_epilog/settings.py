@@ -46,6 +46,7 @@ KEYS = (
     "FIRSTFAULT_PYZ",
     "FIRSTFAULT_RANK_LOG_DIR",
     "FIRSTFAULT_RANK_LOG_TEE",
+    "FIRSTFAULT_RANK_LOG_FLIGHT_RECORDER",
     "FIRSTFAULT_RANK_LOG_ANY_FS",
     "FIRSTFAULT_RANK_LOG_FREE_MB",
     "FIRSTFAULT_SPOOL",
@@ -67,7 +68,7 @@ KEYS = (
 )
 # The shell of the Epilog and of the TaskProlog stops reading at this line.
 STUB_END = "# ---"
-STUB_KEYS = KEYS[:8]
+STUB_KEYS = KEYS[:9]
 # Of a folder of which the shell makes names that need no quoting.
 _PLAIN_PATH = re.compile(r"/[A-Za-z0-9._/-]*\Z")
 
@@ -184,7 +185,8 @@ def of(values: Dict[str, str]) -> Tuple[Settings, List[str]]:
 
 # The other keys of this folder are the TaskProlog's alone: what it would not take is said here.
 def _rank_log_dir(values: Dict[str, str], faults: List[str]) -> Optional[str]:
-    for key in ("FIRSTFAULT_RANK_LOG_TEE", "FIRSTFAULT_RANK_LOG_ANY_FS"):
+    for name in ("TEE", "FLIGHT_RECORDER", "ANY_FS"):
+        key = f"FIRSTFAULT_RANK_LOG_{name}"
         if values.get(key, "0") not in ("", "0", "1"):
             faults.append(f"{key}: {values[key][:40]!r} is not 0 or 1: 0 is used")
     room = values.get("FIRSTFAULT_RANK_LOG_FREE_MB") or "0"

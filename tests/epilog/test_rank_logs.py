@@ -84,6 +84,19 @@ def test_what_is_in_the_jobs_folder_is_the_jobs_whatever_torchrun_called_it(rank
     assert file.shared is False, "the node's name is part of its place"
 
 
+def test_dumps_of_the_flight_recorder_are_read_there(ranks: Ranks) -> None:
+    folder = ranks.write("12.n3")
+    (folder / "0.0/nccl_trace_rank_5").write_bytes(b"\x80\x02}q\x00.")
+    ranks.own(folder)
+    ranks.end_job()
+
+    ranks.collect()
+
+    (file,) = [f for f in ranks.node.records()[0].files if f.what == "flight-recorder"]
+    assert file.name == f"{folder}/0.0/nccl_trace_rank_5"
+    assert file.shared is False
+
+
 def test_of_a_job_that_was_requeued_the_last_start_is_read(ranks: Ranks) -> None:
     ranks.write("12.n3", "0.0/none_x", b"first\n")
     for run, text in (("1.0/none_y", b"second\n"), ("2.0/none_z", b"begun since\n")):

@@ -149,6 +149,31 @@ def test_a_users_fault_handler_stays(tasks: Tasks) -> None:
     assert tasks.task(PYTHONFAULTHANDLER="")["PYTHONFAULTHANDLER"] == ""
 
 
+def test_the_flight_recorder_writes_there_under_both_names(tasks: Tasks) -> None:
+    tasks.configure(FIRSTFAULT_RANK_LOG_FLIGHT_RECORDER="1")
+    batch = tasks.task(SLURM_STEP_ID="4294967291")
+    step = tasks.task(**{**batch, "SLURM_STEP_ID": "0"})
+    tasks.configure(FIRSTFAULT_RANK_LOG_DIR="")
+    back = tasks.task(**step)
+
+    for name in ("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE"):
+        assert step[name] == f"{tasks.base}/12.n3/0.0/nccl_trace_rank_"
+    assert step["TORCH_NCCL_TRACE_BUFFER_SIZE"] == step["TORCH_FR_BUFFER_SIZE"] == "2000"
+    assert step["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
+    assert [name for name in back if name.startswith("TORCH_")] == []
+
+
+def test_of_two_names_for_one_thing_the_users_stays_alone(tasks: Tasks) -> None:
+    tasks.configure(FIRSTFAULT_RANK_LOG_FLIGHT_RECORDER="1")
+
+    task = tasks.task(TORCH_FR_BUFFER_SIZE="0", TORCH_NCCL_DEBUG_INFO_TEMP_FILE="/home/user/fr")
+
+    assert task["TORCH_FR_BUFFER_SIZE"] == "0"
+    assert task["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] == "/home/user/fr"
+    assert "TORCH_NCCL_TRACE_BUFFER_SIZE" not in task
+    assert "TORCH_FR_DUMP_TEMP_FILE" not in task
+
+
 def test_a_user_may_say_no(tasks: Tasks) -> None:
     assert given(tasks.task(FIRSTFAULT_RANK_LOGS="off")) == set()
 
