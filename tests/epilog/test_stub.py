@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import statistics
 import subprocess
 from pathlib import Path
 
@@ -156,32 +155,6 @@ def test_what_it_started_itself_never_notes_and_starts_anything_again(node: Node
 
     assert status == 0
     assert not node.queue.exists()
-
-
-@pytest.mark.parametrize("start", ["systemd", "detach"])
-def test_it_costs_at_most_three_milliseconds_of_processor_time_more_than_an_empty_epilog(
-    node: Node, start: str
-) -> None:
-    node.configure(FIRSTFAULT_START=start, FIRSTFAULT_PYTHON="/bin/true")
-    empty = node.folder / "empty"
-    empty.write_text("#!/bin/sh\nexit 0\n")
-    empty.chmod(0o755)
-    variables = node.environment() | {"FIRSTFAULT_CONF": str(node.conf)}
-
-    # Processor time: the wall clock of a busy machine says nothing about a script.
-    assert _cpu_seconds(node.stub, variables) - _cpu_seconds(empty, variables) <= 0.003
-
-
-# What the script and the programs that it waited for took, in the quarter of runs that took least.
-def _cpu_seconds(script: Path, variables: dict[str, str]) -> float:
-    taken = []
-    for _ in range(40):
-        process = subprocess.Popen([script], env=variables, stdin=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode == 0
-        taken.append(usage.ru_utime + usage.ru_stime)
-    return statistics.mean(sorted(taken)[:10])
 
 
 def test_the_shell_checker_finds_nothing(node: Node) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import pwd
 import shutil
-import statistics
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -392,32 +391,6 @@ def test_twenty_tasks_at_once_get_the_same_folder(tasks: Tasks) -> None:
     assert [process.returncode for process in running] == [0] * 20
     assert len(said) == 1
     assert f"export PET_LOG_DIR={tasks.base}/12.n3/0.0\n" in said.pop()[0]
-
-
-def test_it_costs_at_most_three_milliseconds_of_processor_time_more_than_an_empty_one(
-    tasks: Tasks,
-) -> None:
-    empty = tasks.folder / "empty"
-    empty.write_text("#!/bin/sh\nexit 0\n")
-    empty.chmod(0o755)
-
-    # Processor time: the wall clock of a busy machine says nothing about a script.
-    assert _cpu_seconds(tasks, SCRIPT) - _cpu_seconds(tasks, empty) <= 0.003
-    assert len(list(tasks.base.iterdir())) == 40
-
-
-# What the script and its programs took for the first task of a job, in the best quarter of runs.
-def _cpu_seconds(tasks: Tasks, script: Path) -> float:
-    taken = []
-    for number in range(40):
-        process = subprocess.Popen(
-            [script], env=tasks.environment(SLURM_JOB_ID=str(100 + number)), stdout=-3
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode == 0
-        taken.append(usage.ru_utime + usage.ru_stime)
-    return statistics.mean(sorted(taken)[:10])
 
 
 def test_the_shell_checker_finds_nothing() -> None:
