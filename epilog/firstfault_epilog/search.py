@@ -23,7 +23,8 @@ END_SEARCHED = 1 << 20
 ROWS_MAX = 3000
 RUNS_MAX = 32
 OFTEN = 50
-EXCLUDED_MAX = 64
+# Longer together, these patterns make grep a hundred times slower: its table of states overflows.
+EXCLUDED_BYTES_MAX = 800
 # Where too many lines of too many kinds match, this part of the file is passed over at a time.
 PASSED_SHARE = 16
 # Of one kind so many first lines are enough, and so many last ones of all kinds.
@@ -110,11 +111,14 @@ class _Kinds:
     def often(self) -> List[bytes]:
         names = [kind for kind, count in self.counts.items() if count > OFTEN]
         names.sort(key=lambda kind: -self.counts[kind])
-        return [
-            grep.line_pattern(kind, self.whole[kind])
-            for kind in names[:EXCLUDED_MAX]
-            if not any(b"\0" in part for part in kind)
-        ]
+        found: List[bytes] = []
+        room = EXCLUDED_BYTES_MAX
+        for kind in names:
+            pattern = grep.line_pattern(kind, self.whole[kind])
+            if b"\0" not in pattern and len(pattern) <= room:
+                room -= len(pattern)
+                found.append(pattern)
+        return found
 
     def found(self, note: Optional[str]) -> Found:
         order = [(number, hit) for hits in self.first.values() for number, hit in enumerate(hits)]

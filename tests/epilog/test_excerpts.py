@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import resource
 import time
 from pathlib import Path
 
@@ -244,3 +245,16 @@ def test_a_grep_that_fails_is_said(
 
     assert "grep failed" in (found.note or "")
     assert b"step 0 " in text(found) and b"step 19999 " in text(found)
+
+
+@pytest.mark.parametrize("length", [20, 70, 150])
+def test_many_kinds_of_long_lines_do_not_make_the_search_slow(tmp_path: Path, length: int) -> None:
+    numbers = random.Random(3)
+    kinds = [bytes(numbers.choices(range(97, 123), k=length)) for _ in range(80)]
+    data = b"".join(b"Error: 1%s\n" % kinds[n % 80] for n in range(120_000))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+
+    found = cut(tmp_path, data)
+
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 2
+    assert data[-length:] in text(found)
