@@ -361,8 +361,8 @@ def test_sourced_it_leaves_the_sites_own_script_as_it_was(
         pytest.skip(f"{shell[0]} is not installed")
     site = (
         "set -euC; set -- one 'two three'; IFS=:; trap 'echo trapped' EXIT; umask 027; cd /usr\n"
-        f"before=$-\n. {SCRIPT}\n"
-        'echo "print $#:$2:$IFS:$(umask):$PWD:$([ "$before" = "$-" ] && echo same)"\n'
+        f"before=$-\n. {SCRIPT}\nafter=$-\n"
+        'echo "print $#:$2:$IFS:$(umask):$PWD:$([ "$before" = "$after" ] && echo same)"\n'
     )
 
     done = tasks.run(*shell, "-c", site)
