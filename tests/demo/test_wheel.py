@@ -40,7 +40,8 @@ def expected() -> set[str]:
     for folder, prefix in PACKAGES.items():
         for path in (TOP / folder).rglob("*"):
             name = path.relative_to(TOP / folder)
-            installed = not (name.parts[0].startswith("firstfault-") or "build-pyz" in name.parts)
+            scripts = ("build-pyz", "install-node")
+            installed = not name.parts[0].startswith("firstfault-") and name.parts[0] not in scripts
             if path.is_file() and installed and "__pycache__" not in name.parts:
                 found.add(prefix + name.as_posix())
     return {name for name in found if ".egg-info" not in name}

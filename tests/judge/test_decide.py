@@ -206,6 +206,7 @@ ROWS: dict[str, tuple[Told, Findings]] = {
         Findings((fault("rendezvous.timeout", None),), (Effect("peer-lost", proof("closed")),)),
     ),
     "echo": (told(), Findings((ERROR, fault("rendezvous.connect", rank(2, "c2"))))),
+    "no-device": (told(), Findings((fault("gpu.not-visible"),))),
     "device": (told(), Findings((fault("gpu.ecc"),), PEERS)),
     "device-and-kernel": (
         told(),

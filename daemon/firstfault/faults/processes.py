@@ -38,6 +38,8 @@ from firstfault.signatures import EFFECTS, meaning
 
 AT_ABORT = "process.abort"
 AT_EXIT = "process.abort-at-exit"
+# Python's own words on the script that it was to run.
+_INTERPRETERS = ("line.missing-script", "line.forbidden-script")
 # What a process says of these, a signal that it died of may follow.
 NARROWER = (
     "gpu.", "memory.", "collective.", "storage.", "process.resource-limit", "process.stuck",
@@ -177,11 +179,13 @@ def of_death(death: Death, around: Surroundings) -> Fault | Effect | None:
 def worded(death: Death, words: Sequence[Happened]) -> Fault:
     """A process that ended itself with an exit code, and a line that says why programs do so.
 
-    Exit code 2 is argparse's own: with its words nothing else is meant.
+    Exit code 2 is argparse's own, and the interpreter's for a script that it cannot open: with
+    their words nothing else is meant.
     """
     means = _means(words[-1]) or ""
     worked = isinstance(words[-1].event, Sign) and words[-1].event.worked
-    sure = means == "python.arguments" and death.exit_code == 2 and not worked
+    plain = means == "python.arguments" or _signature(words[-1]) in _INTERPRETERS
+    sure = plain and death.exit_code == 2 and not worked
     told = [each for each in words if _means(each) == means]
     return Fault(
         cause=means,
@@ -219,6 +223,10 @@ def unnamed(death: Death, *, console: bool = False) -> Fault:
             *((("heard", "console"),) if death.process.lines is None and console else ()),
         ),
     )
+
+
+def _signature(each: Happened) -> str | None:
+    return each.event.signature if isinstance(each.event, Sign) else None
 
 
 def _at_most(each: Happened) -> str:

@@ -21,10 +21,9 @@ from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, UNKNOWN, weake
 # Among faults that cannot be ordered, the one that is named (never more than "possible").
 _FIRST_NAMED = ("memory.", "gpu.", "node.", "slurm.node-fail", "process.", "storage.", "python.")
 # Words of a device or a fabric repeat, in the same words, what another's fault does to them: alone
-# they are one source.
+# they are one source. That a process sees no card is nobody's echo.
 _ECHOED = ("gpu.", "collective.network", "collective.config", "collective.error")
-
-
+_PLAIN = "gpu.not-visible"
 _GENERAL = ("RuntimeError", "Exception", "OSError", "SystemExit")
 _WAITING = (
     "rendezvous.connect",
@@ -62,7 +61,8 @@ def decide(told: Told, found: Findings) -> Judgement:
     Evidence that names several jobs, and nothing that says which one is meant, makes nothing sure.
     """
     judgement = _decide(told, found)
-    if judgement.cause.startswith(_ECHOED) and not _is_seconded(judgement):
+    echoed = judgement.cause.startswith(_ECHOED) and judgement.cause != _PLAIN
+    if echoed and not _is_seconded(judgement):
         judgement = msgspec.structs.replace(
             judgement, confidence=weaker(judgement.confidence, LIKELY)
         )
