@@ -29,45 +29,22 @@ from firstfault.model.verdict import CONFIRMED, LIKELY, ExceptionFacts, weaker
 from firstfault.signatures import EFFECTS
 
 
+class _Gathered(msgspec.Struct, frozen=True):
+    """What processes, Slurm and stray words offer, before silence and the kernel are asked."""
+
+    faults: list[Fault]
+    effects: list[Effect]
+    named: tuple[Fault, ...]
+    loose: tuple[Effect, ...]
+
+
 def findings(told: Told, run: Run) -> Findings:
     """Faults, effects and what neither of them accounts for, of one run."""
     run = with_owners(told, run)
     ends = with_kernel_words(deaths(run), run)
-    around = surroundings(run)
-    kills = [*oom_faults(told, run, ends), *pod_faults(told, run, ends)]
-    killed = {fault.process for fault in kills if fault.process is not None}
-    faults = [*kills, *slurm_faults(told, run)]
-    effects: list[Effect] = []
-    nameless: list[Death] = []
-    for death in ends:
-        if death.process in killed:
-            continue
-        found = of_death(death, around)
-        if isinstance(found, Fault):
-            faults.append(found)
-        elif isinstance(found, Effect):
-            effects.append(found)
-        elif death.exit_code not in (0, None) and death.closed and len(ends) > 1:
-            # Its agent ended it for another: what a program does then is its own affair.
-            effects.append(
-                Effect("ended-by-agent", proof(death.exits[0]), death.process, death.noticed_at)
-            )
-        elif death.exit_code not in (0, None):
-            nameless.append(death)
-    loose = unattributed(run, ends, nameless)
-    faults += loose.faults
-    effects += loose.effects
-    nameless = list(loose.nameless)
-    effects += _of_survivors(run, ends)
-    effects += launcher_and_slurm(run)
-    faults, effects = _with_loose_words(run, faults, effects)
-    faults, nameless = _with_words_of_the_nameless(run, faults, nameless)
-    console = ranks_write_to_console(run)
-    named = tuple(unnamed(death, console=console) for death in nameless)
-    if has_untold_ends(run, {effect.process for effect in effects if effect.process}):
-        # Another task's ranks are not known: one of them may have been first.
-        named = tuple(_overheard(fault) for fault in named)
-    faults = [_of_all_agents(run, fault) for fault in faults]
+    gathered = _gathered(told, run, ends)
+    effects, named = gathered.effects, gathered.named
+    faults = [_of_all_agents(run, fault) for fault in gathered.faults]
     if not named and all(fault.cause.startswith("slurm.") for fault in faults):
         silent = silent_faults(told, run, effects)
         faults += silent
@@ -83,7 +60,67 @@ def findings(told: Told, run: Run) -> Findings:
     faults = with_kernel_signs(told, run, ends, faults, wrong=wrong)
     if not named and not any(f.sure and not f.cause.startswith("rendezvous.") for f in faults):
         faults += killed_launchers(run)
-    if not (faults or named or any(e.process is not None for e in effects) or loose.effects):
+    told_by_ranks = named or gathered.loose or any(e.process is not None for e in effects)
+    if not faults:
+        faults, named = _without_ranks(run, named, effects, told_by_ranks=bool(told_by_ranks))
+    crashed = _crashed_launchers(run, faults, named)
+    return Findings(
+        faults=tuple(faults),
+        effects=tuple(effects),
+        unnamed=(*named, *crashed),
+        strange=(*_strange(told, run, ends, faults), *strange_signs(told, run, faults)),
+    )
+
+
+def _gathered(told: Told, run: Run, ends: Sequence[Death]) -> _Gathered:
+    kills = [*oom_faults(told, run, ends), *pod_faults(told, run, ends)]
+    killed = {fault.process for fault in kills if fault.process is not None}
+    others = [death for death in ends if death.process not in killed]
+    found, effects, nameless = _of_deaths(run, others, alone=len(ends) == 1)
+    faults = [*kills, *slurm_faults(told, run), *found]
+    loose = unattributed(run, ends, nameless)
+    faults += loose.faults
+    effects += [*loose.effects, *_of_survivors(run, ends), *launcher_and_slurm(run)]
+    faults, effects = _with_loose_words(run, faults, effects)
+    faults, nameless = _with_words_of_the_nameless(run, faults, list(loose.nameless))
+    console = ranks_write_to_console(run)
+    named = tuple(unnamed(death, console=console) for death in nameless)
+    if has_untold_ends(run, {effect.process for effect in effects if effect.process}):
+        # Another task's ranks are not known: one of them may have been first.
+        named = tuple(_overheard(fault) for fault in named)
+    return _Gathered(faults, effects, named, tuple(loose.effects))
+
+
+def _of_deaths(
+    run: Run, ends: Sequence[Death], *, alone: bool
+) -> tuple[list[Fault], list[Effect], list[Death]]:
+    around = surroundings(run)
+    faults: list[Fault] = []
+    effects: list[Effect] = []
+    nameless: list[Death] = []
+    for death in ends:
+        found = of_death(death, around)
+        if isinstance(found, Fault):
+            faults.append(found)
+        elif isinstance(found, Effect):
+            effects.append(found)
+        elif death.exit_code in (0, None):
+            continue
+        elif death.closed and not alone:
+            # Its agent ended it for another: what a program does then is its own affair.
+            line = proof(death.exits[0])
+            effects.append(Effect("ended-by-agent", line, death.process, death.noticed_at))
+        else:
+            nameless.append(death)
+    return faults, effects, nameless
+
+
+# Where no fault is told by ranks, the kernel or Slurm: what srun, launchers and shells say of ends.
+def _without_ranks(
+    run: Run, named: tuple[Fault, ...], effects: Sequence[Effect], *, told_by_ranks: bool
+) -> tuple[list[Fault], tuple[Fault, ...]]:
+    faults: list[Fault] = []
+    if not told_by_ranks:
         faults, tasks = of_tasks(run)
         if not (faults or tasks):
             faults, tasks = of_launchers(run)
@@ -94,13 +131,7 @@ def findings(told: Told, run: Run) -> Findings:
         faults = signalled if len(signalled) == 1 else []
     if not (faults or named or effects):
         faults = shells_ends(run)
-    crashed = _crashed_launchers(run, faults, named)
-    return Findings(
-        faults=tuple(faults),
-        effects=tuple(effects),
-        unnamed=(*named, *crashed),
-        strange=(*_strange(told, run, ends, faults), *strange_signs(told, run, faults)),
-    )
+    return faults, named
 
 
 # Nothing else went wrong: a run that goes on with such a loss is of no use.
