@@ -22,10 +22,10 @@ from firstfault.model.document import Excerpt
 
 WHOLE = 32 << 20
 # Of what may be kept of a huge file, one part in so many is its head, and its tail.
-_HEAD_SHARE = 64
-_TAIL_SHARE = 32
+_HEAD_SHARE = 128
+_TAIL_SHARE = 64
 # Around a line that counts: so much where there is room, and so little where there is not.
-_BEFORE, _AFTER = 8 << 10, 32 << 10
+_BEFORE, _AFTER = 4 << 10, 16 << 10
 _LEAST_BEFORE, _LEAST_AFTER = 1 << 10, 4 << 10
 # A traceback of which more lies between its first and its last line is kept at both ends.
 _LONGEST_TRACEBACK = 1 << 20
