@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from firstfault.faults.agents import Agent, Agents, key_of
 from firstfault.faults.loose import ranks_write_to_console
 from firstfault.faults.processes import proof
 from firstfault.faults.sequence import behind, lagging
@@ -44,15 +45,6 @@ _AGENTS = (ExitNoticed, TableEntry, ClosingSignal, AgentSignalled)
 _WORDS = (FatalError, TornTraceback)
 
 
-class _Agent(msgspec.Struct, frozen=True):
-    """What one agent said of its ranks: whom it saw fail, whose pids it ended."""
-
-    reported: bool
-    ended: frozenset[int]
-    mates: tuple[Process, ...]
-    failed: frozenset[Process]
-
-
 def silent_faults(told: Told, run: Run, effects: Sequence[Effect]) -> list[Fault]:
     """The ranks that did not fail while all others were hit, if silence tells which they are.
 
@@ -66,10 +58,11 @@ def silent_faults(told: Told, run: Run, effects: Sequence[Effect]) -> list[Fault
     proofs = _of_each_kind(effects)
     whole = _all_heard(told, run) and not has_untold_ends(run, hit)
     limit = CONFIRMED if whole else LIKELY
-    spoke = {e.process for e in run.happened if _is_of_trouble(e)}
-    quiet = [p for p in run.roster if p not in hit | spoke and p.lines is not None and _is_named(p)]
-    ends = {process: _end(process, run) for process in quiet}
-    for process in _unseen(run, hit) if ranks_write_to_console(run) else ():
+    known = hit | {e.process for e in run.happened if _is_of_trouble(e)}
+    quiet = [p for p in run.roster if p not in known and p.lines is not None and _is_named(p)]
+    agents = Agents(run)
+    ends = _ends(quiet, agents, run)
+    for process in _unseen(run, agents, hit) if ranks_write_to_console(run) else ():
         quiet.append(process)
         ends[process] = "alive"
     left = [process for process, end in ends.items() if end == "left"]
@@ -78,7 +71,7 @@ def silent_faults(told: Told, run: Run, effects: Sequence[Effect]) -> list[Fault
         return [_named(process, left, run, proofs) for process in _of_ranks(run, named)]
     if left:
         return [_fault(LEFT, process, proofs, limit) for process in left]
-    if not waited and (gone := _finished_unseen(run, hit)) is not None:
+    if not waited and (gone := _finished_unseen(run, agents, hit)) is not None:
         one = _fault(LEFT, gone.process, (proof(gone), *proofs), LIKELY)
         return [msgspec.structs.replace(one, rank_sure=False)]
     alive = [process for process, end in ends.items() if end == "alive"]
@@ -147,24 +140,43 @@ def _of_each_kind(effects: Sequence[Effect]) -> tuple[Proof, ...]:
     return tuple(found[kind] for kind in ("waited", "peer-lost") if kind in found)
 
 
-# How a rank ended that said nothing of an error: "left" with success before its agent ended the
+# How each rank ended that said nothing of an error: "left" with success before its agent ended the
 # others, "alive" until its agent ended it, None where nothing tells.
-def _end(process: Process, run: Run) -> str | None:
-    if _task_ended(process, run) is not None:
-        return _task_ended(process, run)
-    agent = _agent(process, run)
+def _ends(quiet: Sequence[Process], agents: Agents, run: Run) -> dict[Process, str | None]:
+    tasks = _ends_of_tasks(quiet, run)
+    tells = _tells_closings(run) and agents.all_closings_are_known(run)
+    return {p: tasks.get(p) or _end(p, agents.of(p), tells=tells) for p in quiet}
+
+
+# ``tells`` says that agents note whom they end, and that each of these is one agent's.
+def _end(process: Process, agent: Agent, *, tells: bool) -> str | None:
     if set(process.pids) & agent.ended:
         return "alive"
-    if process in agent.failed or not agent.reported:
+    if process in agent.failed or not agent.failed:
         return None
-    known = {pid for mate in agent.mates for pid in mate.pids}
     unknown = [mate for mate in agent.mates if mate not in agent.failed and not mate.pids]
-    nameless = len(agent.ended - known)
+    nameless = len(agent.nameless)
     if nameless >= len(unknown) > 0:
         return "alive"
-    if nameless == 0 and _tells_closings(run) and _all_known(run):
-        return "left"
-    return None
+    return "left" if nameless == 0 and tells else None
+
+
+# A task that srun started itself: srun notes each task that does not end with success.
+def _ends_of_tasks(quiet: Sequence[Process], run: Run) -> dict[Process, str | None]:
+    if any(isinstance(each.event, _AGENTS) for each in run.happened):
+        return {}
+    kinds: dict[int, set[str]] = {}
+    for each in run.happened:
+        if isinstance(each.event, TaskEnd):
+            for task in each.event.tasks:
+                kinds.setdefault(task, set()).add(each.event.kind)
+    noted = any(isinstance(each.event, TaskEnd) for each in run.happened)
+    return {
+        process: "left" if own is None else "alive" if own == {"signal"} else None
+        for process in quiet
+        if noted and process.task is not None
+        for own in (kinds.get(process.task),)
+    }
 
 
 # A console's prefix alone may stand for a process that another of the roster is.
@@ -174,22 +186,18 @@ def _is_named(process: Process) -> bool:
 
 # Processes that an agent ended and that nothing names: where its other ranks' local numbers leave
 # just as many free, and their ranks follow them.
-def _unseen(run: Run, hit: Collection[Process]) -> list[Process]:
+def _unseen(run: Run, agents: Agents, hit: Collection[Process]) -> list[Process]:
     found: list[Process] = []
-    for agent in {_key(p): _agent(p, run) for p in run.roster if p in hit}.values():
-        known = {pid for mate in agent.mates for pid in mate.pids}
-        ended = len(agent.ended - known)
-        locals_ = {mate.local_rank for mate in agent.mates if mate.local_rank is not None}
-        free = sorted(set(range(len(locals_) + ended)) - locals_)
-        bases = {_base(mate) for mate in agent.mates}
-        if not ended or len(free) != ended or len(bases) != 1 or None in bases:
+    for agent in agents.each_of(process for process in run.roster if process in hit):
+        ended = agent.nameless
+        used = {mate.local_rank for mate in agent.mates if mate.local_rank is not None}
+        free = _free(agent.mates, len(used) + len(ended))
+        if not ended or len(free) != len(ended):
             continue
-        host = agent.mates[0].host
-        base = bases.pop() or 0
-        pids = tuple(agent.ended - known) if ended == 1 else ()
+        pids = tuple(ended) if len(ended) == 1 else ()
+        task = agent.mates[0].task
         found += [
-            Process(run.attempt, base + each, each, host, agent.mates[0].task, pids=pids)
-            for each in free
+            Process(run.attempt, rank, local, agent.host, task, pids=pids) for rank, local in free
         ]
     return found
 
@@ -197,29 +205,32 @@ def _unseen(run: Run, hit: Collection[Process]) -> list[Process]:
 # A rank of which nothing but its word that its work was done is in the evidence: in a console that
 # notes the ends of its agent's other ranks. Its number is the one that is free there, if agents
 # have ranks alike.
-def _finished_unseen(run: Run, hit: Collection[Process]) -> Happened | None:
+def _finished_unseen(run: Run, agents: Agents, hit: Collection[Process]) -> Happened | None:
     said = [e for e in run.happened if e.process is None and _says_finished(e)]
     if len(said) != 1:
         return None
     document = said[0].event.place.document
     mates = {e.process for e in run.happened if e.event.place.document == document and e.process}
-    agents = {_key(mate) for mate in mates}
-    if not mates or not mates <= set(hit) or len(agents) != 1:
+    keys = {key_of(mate) for mate in mates}
+    if not mates or not mates <= set(hit) or len(keys) != 1:
         return None
-    own = agents.pop()
-    members: dict[tuple[str, object], list[Process]] = {}
-    for process in run.roster:
-        members.setdefault(_key(process), []).append(process)
-    sizes = {len(found) for key, found in members.items() if key != own}
-    locals_ = {mate.local_rank for mate in mates}
-    free = sorted(set(range(sizes.pop())) - locals_) if len(sizes) == 1 else []
-    bases = {_base(mate) for mate in mates}
-    host = next(iter(mates)).host
+    sizes = agents.sizes_but(keys.pop())
+    free = _free(mates, sizes.pop()) if len(sizes) == 1 else []
     # Of another agent, perhaps, whose console it is, too.
     left = Process(run.attempt)
-    if len(free) == 1 and len(bases) == 1 and None not in bases:
-        left = Process(run.attempt, (bases.pop() or 0) + free[0], free[0], host)
+    if len(free) == 1:
+        left = Process(run.attempt, *free[0], next(iter(mates)).host)
     return msgspec.structs.replace(said[0], process=left)
+
+
+# The ranks and local ranks below ``size`` that none of an agent's ranks has; none where their
+# numbers do not follow one another.
+def _free(mates: Collection[Process], size: int) -> list[tuple[int, int]]:
+    bases = {_base(mate) for mate in mates}
+    base = bases.pop() if len(bases) == 1 else None
+    if base is None:
+        return []
+    return [(base + n, n) for n in sorted(set(range(size)) - {mate.local_rank for mate in mates})]
 
 
 def _says_finished(each: Happened) -> bool:
@@ -230,81 +241,12 @@ def _base(mate: Process) -> int | None:
     return None if mate.rank is None or mate.local_rank is None else mate.rank - mate.local_rank
 
 
-# A task that srun started itself: srun notes each task that does not end with success.
-def _task_ended(process: Process, run: Run) -> str | None:
-    if process.task is None or any(isinstance(e.event, _AGENTS) for e in run.happened):
-        return None
-    noted = [e.event for e in run.happened if isinstance(e.event, TaskEnd)]
-    own = [event for event in noted if process.task in event.tasks]
-    if own:
-        return "alive" if all(event.kind == "signal" for event in own) else None
-    return "left" if noted else None
-
-
-def _agent(process: Process, run: Run) -> _Agent:
-    mates = tuple(p for p in run.roster if _share_agent(p, process))
-    ended: set[int] = set()
-    failed: set[Process] = set()
-    own = _agent_pids(mates, run)
-    for each in run.happened:
-        event = each.event
-        if isinstance(event, ClosingSignal) and _is_agents(event, process, own, run):
-            ended.add(event.pid)
-        elif isinstance(event, ExitNoticed | TableEntry) and each.process in mates:
-            failed.add(each.process)
-    gone = frozenset(p for p in failed if not set(p.pids) & ended)
-    return _Agent(bool(gone), frozenset(ended), mates, gone)
-
-
-def _key(process: Process) -> tuple[str, object]:
-    for name in ("task", "run", "host"):
-        value = getattr(process, name)
-        if value is not None:
-            return name, value
-    return "", None
-
-
-def _share_agent(one: Process, other: Process) -> bool:
-    return _key(one) == _key(other)
-
-
-def _agent_pids(mates: Sequence[Process], run: Run) -> frozenset[int]:
-    return frozenset(
-        each.event.agent_pid
-        for each in run.happened
-        if isinstance(each.event, ExitNoticed)
-        and each.process in mates
-        and each.event.agent_pid is not None
-    )
-
-
-def _is_agents(event: ClosingSignal, process: Process, own: frozenset[int], run: Run) -> bool:
-    who = event.speaker
-    if who.task is not None and process.task is not None:
-        return who.task == process.task
-    if who.host is not None and process.host is not None:
-        return who.host == process.host
-    if own and event.agent_pid is not None:
-        return event.agent_pid in own
-    return len({_key(each) for each in run.roster}) == 1
-
-
 # Agents before torch 1.10 end their ranks without a word; their tables name no host.
 def _tells_closings(run: Run) -> bool:
     return any(
         isinstance(each.event, ClosingSignal)
         or (isinstance(each.event, TableEntry) and each.event.host is not None)
         for each in run.happened
-    )
-
-
-# Whether each process that an agent ended is told to be one agent's.
-def _all_known(run: Run) -> bool:
-    owners = {process: _agent_pids([process], run) for process in run.roster}
-    return all(
-        any(_is_agents(each.event, process, own, run) for process, own in owners.items())
-        for each in run.happened
-        if isinstance(each.event, ClosingSignal)
     )
 
 

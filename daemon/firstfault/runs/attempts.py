@@ -37,7 +37,10 @@ class Attempts:
 
     def __init__(self, events: Sequence[Event]) -> None:
         self._ends = _ends(events)
-        self._finals = [event.place.offset for event in events if _is_final(event)]
+        self._of_task: dict[int | None, list[Agent]] = {}
+        for agent in self._ends:
+            self._of_task.setdefault(agent[0], []).append(agent)
+        self._final = max((e.place.offset for e in events if _is_final(e)), default=-1)
 
     def of(self, event: Event) -> int:
         """The attempt of an event."""
@@ -51,9 +54,8 @@ class Attempts:
         """The attempt of a speaker's line at ``offset``."""
         if who.attempt is not None:
             return who.attempt
-        agents = [key for key in self._ends if key[0] == who.task] or (
-            [] if who.task is not None else list(self._ends)
-        )
+        anybodys = [] if who.task is not None else list(self._ends)
+        agents = self._of_task.get(who.task, anybodys)
         if (who.task, agent_pid) in self._ends:
             agents = [(who.task, agent_pid)]
         return min((self._attempt(offset, self._ends[key]) for key in agents), default=0)
@@ -62,8 +64,7 @@ class Attempts:
     # table and what follows it after.
     def _attempt(self, offset: int, ends: list[int]) -> int:
         index = bisect_left(ends, offset)
-        last = ends[-1]
-        if index == len(ends) and any(final > last for final in self._finals):
+        if index == len(ends) and self._final > ends[-1]:
             return len(ends) - 1
         return index
 

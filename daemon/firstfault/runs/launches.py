@@ -180,11 +180,14 @@ def _going_on(events: Sequence[Event], advances: Sequence[Advance]) -> list[Cut]
     for event in events:
         if isinstance(event, TableEntry):
             tables[speaker_of(event).task] = event.place.offset
+    of_task: dict[int | None, list[Advance]] = {}
+    for each in advances:
+        of_task.setdefault(each.speaker.task, []).append(each)
     result = []
     for task, end in tables.items():
         if task is None and not _is_lone(events):
             continue
-        after = [e for e in advances if e.speaker.task == task and e.offset > end]
+        after = [each for each in of_task.get(task, ()) if each.offset > end]
         voices: dict[Speaker, set[str]] = {}
         for each in after:
             voices.setdefault(each.speaker, set()).add(each.text)
