@@ -19,7 +19,7 @@ from tests.diagnosis.case_files import NAMES, case, expected
 ANOTHER = (
     (re.compile(rb"(?<![\w/.-])n([1-4])(?![\w-])"), rb"gpu-rack7-0\1"),
     (re.compile(rb"/home/alice"), b"/lustre/proj/bob9"),
-    (re.compile(rb"/scratch/ranks"), b"/work/run-81/logs"),
+    (re.compile(rb"/scratch/ranks"), b"/gpfs/run-81/logs"),
     (re.compile(rb"\(pid: (\d+)\)"), rb"(pid: 7\1)"),
     (re.compile(rb"process (\d+) closing"), rb"process 7\1 closing"),
     (re.compile(rb"StepId=(\d+)"), rb"StepId=9\1"),

@@ -20,7 +20,7 @@ HUNG = [
     "INFO: task python3:700 blocked for more than 120 seconds.",
     " nfs_wait_bit_killable+0x1e/0xa0 [nfs]",
 ]
-EIO = "OSError: [Errno 5] Input/output error: '/work/shard-7'"
+EIO = "OSError: [Errno 5] Input/output error: '/data/shard-7'"
 
 
 def said(*texts: str, at_s: int = 1000, prefix: int = 3) -> list[str]:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import msgspec
 
 from firstfault.faults.processes import AT_EXIT
-from firstfault.model.event import Sign
 from firstfault.model.fault import Effect, Fault
 from firstfault.model.run import Run
 from firstfault.model.verdict import LIKELY
@@ -22,11 +21,7 @@ _CRASHES = {"SIGABRT": "process.abort", "SIGSEGV": "process.segfault"}
 def with_needed_ranks(run: Run, faults: Sequence[Fault], effects: Sequence[Effect]) -> list[Fault]:
     """``faults``, of which a crash that others felt is none at the exit, unless its own words say so."""
     hit = {effect.process for effect in effects if effect.kind in ("peer-lost", "waited")}
-    done = {
-        each.process
-        for each in run.happened
-        if isinstance(each.event, Sign) and each.event.means == "finished"
-    }
+    done = {each.process for each in run.happened if each.means == "finished"}
     return [
         _crash(fault)
         if fault.cause == AT_EXIT and fault.process not in done and hit - {fault.process, None}

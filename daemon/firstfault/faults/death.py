@@ -17,7 +17,6 @@ from firstfault.model.event import (
     FatalError,
     LauncherEnd,
     OomKill,
-    Sign,
     StepEnded,
     TableEntry,
     TaskEnd,
@@ -27,7 +26,7 @@ from firstfault.model.event import (
 from firstfault.model.line import Span
 from firstfault.model.run import Happened, Process, Run
 from firstfault.readers.python import parse_exception
-from firstfault.signatures import Signature, meaning
+from firstfault.signatures import Signature, meaning_of_exception
 
 # The agent's grace time is 30 s; tables tell whole seconds.
 _GRACE = dt.timedelta(seconds=29)
@@ -94,7 +93,7 @@ def deaths(run: Run) -> tuple[Death, ...]:
         if each.process is not None:
             told.setdefault(each.process, []).append(each)
     begun = _first_failures(run)
-    ended = _steps_end(run)
+    ended = steps_end(run)
     stopped = _agents_stop(run)
     found = []
     for process in run.roster:
@@ -107,8 +106,8 @@ def deaths(run: Run) -> tuple[Death, ...]:
     return tuple(found)
 
 
-# Where srun or slurmstepd first says, in each document, that the step is being ended.
-def _steps_end(run: Run) -> dict[str, int]:
+def steps_end(run: Run) -> dict[str, int]:
+    """Where srun or slurmstepd first says, by document, that the step is being ended."""
     found: dict[str, int] = {}
     for each in run.happened:
         if isinstance(each.event, StepEnded | Cancelled):
@@ -338,7 +337,7 @@ def _is_doubtful(event: object) -> bool:
 def _went_on(mine: Sequence[Happened], plain: Sequence[Happened]) -> bool:
     if not plain:
         return False
-    finished = any(isinstance(e.event, Sign) and e.event.means == "finished" for e in mine)
+    finished = any(e.means == "finished" for e in mine)
     last = plain[-1].event
     assert isinstance(last, Traceback)
     return finished or any(
@@ -385,11 +384,11 @@ def _fullness(event: object) -> tuple[int, int]:
 # The first exception of a chain may say more than the last: "exited unexpectedly" says less
 # than "killed by signal: Killed".
 def _signature(event: Traceback) -> Signature | None:
-    own = meaning("exception", f"{event.type}: {event.message}")
+    own = meaning_of_exception(event.type, event.message)
     if own is not None:
         return own
     for kind, message in event.causes:
-        found = meaning("exception", f"{kind}: {message}")
+        found = meaning_of_exception(kind, message)
         if found is not None and found.means in ("worker-killed", "peer-lost", "waited"):
             return found
     return None

@@ -29,7 +29,7 @@ from firstfault.model.event import AgentSignalled, StepEnded, TaskEnd, Traceback
 from firstfault.model.fault import Effect
 from firstfault.model.run import Happened, Run
 from firstfault.readers.elastic import of_agent
-from firstfault.signatures import meaning
+from firstfault.signatures import meaning_of_exception
 
 
 class Wording(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ def is_launchers(each: Happened) -> bool:
     event = each.event
     if not isinstance(event, Traceback):
         return False
-    found = meaning("exception", f"{event.type}: {event.message}")
+    found = meaning_of_exception(event.type, event.message)
     if found is None or found.id == "peer.store-errno":
         return is_agents(event) and bool(_STORE_LOST.search(event.type))
     return found.means in ("launcher", "stopped")

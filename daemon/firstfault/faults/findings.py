@@ -277,7 +277,7 @@ def _narrowed(
 
 
 def _means(each: Happened) -> str:
-    return each.event.means if isinstance(each.event, Sign) else ""
+    return each.means or ""
 
 
 # A line alone may be harmless: it counts only where nothing surer stands beside it, and a bare

@@ -71,6 +71,6 @@ def _of_rank(death: Death, told: Told) -> Fault:
         sources=frozenset({"agent"}),
         proofs=tuple(dict.fromkeys(proof(each) for each in death.exits[:2])),
         limit=CONFIRMED if failed and noticed and not told.absent else LIKELY,
-        pid=death.process.pids[0] if len(death.process.pids) == 1 else None,
+        pid=death.process.pid,
         facts=(("signal", signal_name(number)),),
     )

@@ -19,7 +19,7 @@ from firstfault.model.event import TableEntry, Traceback
 from firstfault.model.fault import Effect, Fault
 from firstfault.model.run import Happened, Run
 from firstfault.model.verdict import LIKELY, POSSIBLE, weaker
-from firstfault.signatures import EFFECTS, meaning
+from firstfault.signatures import EFFECTS, meaning_of_exception
 
 # A document, and the task whose agent speaks in it.
 Scope = tuple[str, int | None]
@@ -108,7 +108,7 @@ def _within(seen: Sequence[Happened], nameless: Sequence[Death], *, alone: bool)
     for each in seen:
         event = each.event
         assert isinstance(event, Traceback)
-        sign = meaning("exception", f"{event.type}: {event.message}")
+        sign = meaning_of_exception(event.type, event.message)
         if sign is not None and sign.means in ("peer-lost", "waited", "stopped"):
             if event.thread and alone:
                 # A thread that lost its own peer: a logger's, a loader's.
@@ -162,7 +162,7 @@ def _owners(nameless: Sequence[Death]) -> list[Death]:
 def _fault(key: str, seen: Sequence[Happened], *, alone: bool) -> Fault:
     event = seen[0].event
     assert isinstance(event, Traceback)
-    sign = meaning("exception", f"{event.type}: {event.message}")
+    sign = meaning_of_exception(event.type, event.message)
     means = None if sign is None else sign.means
     cause = cause_of(event, means)
     killed = cause == "worker-killed"

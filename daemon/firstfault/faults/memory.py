@@ -304,7 +304,7 @@ def _noticed_fault(
         proofs=tuple(dict.fromkeys(proofs)),
         # slurmstepd and srun agree; or one of them and an agent or a shell do.
         limit=CONFIRMED if owner is not None or _agree(seen) else LIKELY,
-        pid=owner.process.pids[0] if owner and len(owner.process.pids) == 1 else None,
+        pid=owner.process.pid if owner else None,
         step=step,
     )
 

@@ -61,7 +61,7 @@ def _owned(each: Happened, owners: dict[str, Process]) -> Happened:
         return each
     if not isinstance(event, Traceback | FatalError | Sign) or event.speaker.rank is not None:
         return each
-    if isinstance(event, Sign) and event.means == "finished":
+    if each.means == "finished":
         # A rank that had ended well, and of which the agent says nothing, may have said so.
         return each
     if isinstance(event, Traceback) and (is_launchers(each) or is_agents(event)):

@@ -34,7 +34,7 @@ from firstfault.model.line import Place, Span
 from firstfault.model.run import Happened, Process, Run
 from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, weaker
 from firstfault.readers.elastic import of_agent
-from firstfault.signatures import EFFECTS, meaning
+from firstfault.signatures import EFFECTS, meaning_of_exception
 
 AT_ABORT = "process.abort"
 AT_EXIT = "process.abort-at-exit"
@@ -119,7 +119,7 @@ def surroundings(run: Run) -> Surroundings:
         signs,
         any(_may_abort(each) for each in run.happened),
         any(isinstance(e.event, TaskEnd) or is_torchruns_end(e) for e in run.happened),
-        tuple(e for e in run.happened if e.process is None and _means(e) == "finished"),
+        tuple(e for e in run.happened if e.process is None and e.means == "finished"),
         tuple(e.event for e in run.happened if isinstance(e.event, AgentSignalled)),
         _losses(run),
     )
@@ -127,7 +127,7 @@ def surroundings(run: Run) -> Surroundings:
 
 # torch's own "terminate called" may be about any of the rest.
 def _may_abort(each: Happened) -> bool:
-    means = _means(each) or ""
+    means = each.means or ""
     return means.startswith(_ABORTING) or (means == AT_ABORT and _at_most(each) != CONFIRMED)
 
 
@@ -142,8 +142,8 @@ def _losses(run: Run) -> dict[Process, list[Place]]:
 def _said(each: Happened) -> str | None:
     event = each.event
     if not isinstance(event, Traceback) or event.bare:
-        return _means(each)
-    known = meaning("exception", f"{event.type}: {event.message}")
+        return each.means
+    known = meaning_of_exception(event.type, event.message)
     return None if known is None else known.means
 
 
@@ -158,9 +158,9 @@ def of_death(death: Death, around: Surroundings) -> Fault | Effect | None:
             # What a process raises as it tidies up after a lost peer.
             fault = msgspec.structs.replace(fault, sure=False)
         return fault
-    waited = next((e for e in signs if _means(e) in ("waited", "peer-lost")), None)
+    waited = next((e for e in signs if e.means in ("waited", "peer-lost")), None)
     if waited is not None and exit_signal(death.exit_code) in (6, None):
-        return Effect(_means(waited) or "", proof(waited), death.process)
+        return Effect(waited.means or "", proof(waited), death.process)
     number = exit_signal(death.exit_code)
     if number is None and death.fatal:
         fatal = death.fatal[0].event
@@ -170,7 +170,7 @@ def of_death(death: Death, around: Surroundings) -> Fault | Effect | None:
         return Effect(kind, proof(death.exits[0]), death.process, death.noticed_at)
     if number in SIGNAL_CAUSES:
         return _signal_fault(death, number, signs, around)
-    words = [each for each in signs if _means(each) not in EFFECTS]
+    words = [each for each in signs if each.means not in EFFECTS]
     if (death.exit_code or 0) > 0 and words:
         return worded(death, words)
     return None
@@ -182,11 +182,11 @@ def worded(death: Death, words: Sequence[Happened]) -> Fault:
     Exit code 2 is argparse's own, and the interpreter's for a script that it cannot open: with
     their words nothing else is meant.
     """
-    means = _means(words[-1]) or ""
+    means = words[-1].means or ""
     worked = isinstance(words[-1].event, Sign) and words[-1].event.worked
     plain = means == "python.arguments" or _signature(words[-1]) in _INTERPRETERS
     sure = plain and death.exit_code == 2 and not worked
-    told = [each for each in words if _means(each) == means]
+    told = [each for each in words if each.means == means]
     return Fault(
         cause=means,
         key=means,
@@ -197,7 +197,7 @@ def worded(death: Death, words: Sequence[Happened]) -> Fault:
         proofs=tuple(dict.fromkeys(proof(each) for each in (*told[:2], *death.exits[:1]))),
         sure=not death.closed,
         limit=CONFIRMED if sure else weaker(LIKELY, *map(_at_most, told)),
-        pid=_pid(death),
+        pid=death.process.pid,
         facts=(("exit_code", str(death.exit_code)),),
     )
 
@@ -216,7 +216,7 @@ def unnamed(death: Death, *, console: bool = False) -> Fault:
         at=death.noticed_at,
         sources=frozenset({"agent"}),
         proofs=tuple(proof(each) for each in death.exits[:2]),
-        pid=_pid(death),
+        pid=death.process.pid,
         facts=(
             *((("exit_code", str(code)),) if code is not None else ()),
             *((("heard", "itself"),) if death.process.lines is not None else ()),
@@ -233,10 +233,6 @@ def _at_most(each: Happened) -> str:
     return each.event.at_most if isinstance(each.event, Sign) else CONFIRMED
 
 
-def _means(each: Happened) -> str | None:
-    return each.event.means if isinstance(each.event, Sign) else None
-
-
 def _victim(death: Death, raised: Raised) -> Effect:
     return Effect(raised.means or "", proof(raised.seen[0]), death.process, _raised_at(raised))
 
@@ -251,7 +247,7 @@ def _came_before(one: Span | None, other: Span | None) -> bool:
 
 
 def _of_card(signs: Sequence[Happened]) -> str | None:
-    means = [_means(each) or "" for each in signs]
+    means = [each.means or "" for each in signs]
     return next((m for m in means if m.startswith(_CARDS) and m != "gpu.unhealthy"), None)
 
 
@@ -274,7 +270,7 @@ def _raised_fault(death: Death, raised: Raised, signs: Sequence[Happened]) -> Fa
         elif death.kills or cause == "process.bus-error":
             # A kill that is another job's; or a full /dev/shm, of which nothing is left to tell.
             limit = weaker(limit, LIKELY)
-        shared = [each for each in signs if _means(each) == "memory.shm"]
+        shared = [each for each in signs if each.means == "memory.shm"]
         if cause in ("process.bus-error", "process.killed") and shared:
             # torch's own hint, which is a guess.
             cause, limit = "memory.shm", weaker(LIKELY, *map(_at_most, shared))
@@ -297,7 +293,7 @@ def _raised_fault(death: Death, raised: Raised, signs: Sequence[Happened]) -> Fa
         sure=limit != POSSIBLE
         and (not death.closed or _came_before(_raised_at(raised), death.closed_at)),
         limit=limit,
-        pid=death.worker_pids[0] if len(death.worker_pids) == 1 else _pid(death),
+        pid=death.worker_pids[0] if len(death.worker_pids) == 1 else death.process.pid,
         facts=tuple(facts),
     )
 
@@ -314,10 +310,10 @@ def _signal_fault(
     doubt = doubt or (number == 9 and around.stopped_before(death))
     # A fatal error may be of a process that the rank started: its own end, or the kernel, tells.
     doubt = doubt or (exit_signal(death.exit_code) != number and not death.traps)
-    finished = [e for e in signs if _means(e) == "finished"] or around.finished_in(death)
-    narrower = [e for e in signs if (_means(e) or "").startswith(NARROWER)]
+    finished = [e for e in signs if e.means == "finished"] or around.finished_in(death)
+    narrower = [e for e in signs if (e.means or "").startswith(NARROWER)]
     if narrower and number in (6, 11):
-        cause = _means(narrower[0]) or cause
+        cause = narrower[0].means or cause
         doubt = doubt or cause == "process.stuck"
     elif finished and number in (6, 11):
         cause = AT_EXIT
@@ -352,14 +348,9 @@ def _signal_fault(
         # A process that its agent still had to end was alive when another had already failed.
         sure=not death.closed,
         limit=weaker(LIKELY if doubt else CONFIRMED, *map(_at_most, signs)),
-        pid=_pid(death),
+        pid=death.process.pid,
         facts=tuple(facts),
     )
-
-
-def _pid(death: Death) -> int | None:
-    pids = death.process.pids
-    return pids[0] if len(pids) == 1 else None
 
 
 def with_process(fault: Fault, death: Death) -> Fault:

@@ -106,7 +106,7 @@ def _fault(
         sources=frozenset({"rank", "agent"}),
         proofs=proofs,
         limit=limit,
-        pid=process.pids[0] if process and len(process.pids) == 1 else None,
+        pid=process.pid if process else None,
     )
 
 
@@ -206,7 +206,7 @@ def _unseen(run: Run, agents: Agents, hit: Collection[Process]) -> list[Process]
 # notes the ends of its agent's other ranks. Its number is the one that is free there, if agents
 # have ranks alike.
 def _finished_unseen(run: Run, agents: Agents, hit: Collection[Process]) -> Happened | None:
-    said = [e for e in run.happened if e.process is None and _says_finished(e)]
+    said = [e for e in run.happened if e.process is None and e.means == "finished"]
     if len(said) != 1:
         return None
     document = said[0].event.place.document
@@ -231,10 +231,6 @@ def _free(mates: Collection[Process], size: int) -> list[tuple[int, int]]:
     if base is None:
         return []
     return [(base + n, n) for n in sorted(set(range(size)) - {mate.local_rank for mate in mates})]
-
-
-def _says_finished(each: Happened) -> bool:
-    return isinstance(each.event, Sign) and each.event.means == "finished"
 
 
 def _base(mate: Process) -> int | None:

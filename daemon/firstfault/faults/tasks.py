@@ -7,15 +7,15 @@ consequence: a crash, or an exit code of the program's own, beside ranks that lo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from firstfault.faults.death import steps_end
 from firstfault.faults.processes import proof
 from firstfault.faults.signals import SIGNAL_CAUSES, exit_signal, signal_name
 from firstfault.model.event import (
     AgentSignalled,
-    Cancelled,
     ClosingSignal,
     ExitNoticed,
     FatalError,
@@ -23,7 +23,6 @@ from firstfault.model.event import (
     OomKill,
     OomNoticed,
     Sign,
-    StepEnded,
     TableEntry,
     TaskEnd,
     Traceback,
@@ -32,7 +31,7 @@ from firstfault.model.fault import Fault
 from firstfault.model.line import Place
 from firstfault.model.run import Happened, Process, Run, Told
 from firstfault.model.verdict import CONFIRMED, LIKELY
-from firstfault.signatures import meaning
+from firstfault.signatures import meaning_of_exception
 
 _AGENTS = ExitNoticed | TableEntry | AgentSignalled | ClosingSignal
 # Who speaks of these has more to say than srun.
@@ -99,7 +98,7 @@ def _end(each: Happened) -> TaskEnd:
 
 
 def _means(event: Traceback) -> str | None:
-    sign = meaning("exception", f"{event.type}: {event.message}")
+    sign = meaning_of_exception(event.type, event.message)
     return None if sign is None else sign.means
 
 
@@ -149,14 +148,14 @@ def killed_launchers(run: Run) -> list[Fault]:
     For runs in which nothing surer went wrong; one task alone, or those of one host together, before
     their step was ended.
     """
-    ended = [e.event.place for e in run.happened if isinstance(e.event, StepEnded | Cancelled)]
+    ended = steps_end(run)
     found = [
         each
         for each in run.happened
         if isinstance(each.event, TaskEnd)
         and each.process is None
         and _signal(each.event) in SIGNAL_CAUSES
-        and not any(_follows(each.event.place, place) for place in ended)
+        and not _follows(each.event.place, ended)
     ]
     if len(found) != 1 or not isinstance(found[0].event, TaskEnd):
         return []
@@ -210,8 +209,8 @@ def _signal(event: TaskEnd) -> int | None:
     return exit_signal(event.number) if event.kind == "exit" else None
 
 
-def _follows(one: Place, other: Place) -> bool:
-    return one.document == other.document and one.offset > other.offset
+def _follows(place: Place, ended: Mapping[str, int]) -> bool:
+    return place.offset > ended.get(place.document, place.offset)
 
 
 def _is_bad_end(each: Happened) -> bool:

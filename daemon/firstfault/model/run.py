@@ -6,7 +6,7 @@ import datetime as dt
 
 import msgspec
 
-from firstfault.model.event import Event
+from firstfault.model.event import Event, Sign
 from firstfault.model.slurm import JobFacts
 
 
@@ -28,6 +28,11 @@ class Process(msgspec.Struct, frozen=True):
     lines: int | None = None
     guessed: bool = False
 
+    @property
+    def pid(self) -> int | None:
+        """The process id, None where none or several are known."""
+        return self.pids[0] if len(self.pids) == 1 else None
+
 
 class Happened(msgspec.Struct, frozen=True):
     """An event and whose it is: a process of the roster, or None.
@@ -41,6 +46,11 @@ class Happened(msgspec.Struct, frozen=True):
     source: str
     last: bool = False
     cut: bool = False
+
+    @property
+    def means(self) -> str | None:
+        """What a signature says of the line, None for an event that is no `Sign`."""
+        return self.event.means if isinstance(self.event, Sign) else None
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -20,11 +20,11 @@ _WORDS = re.compile(
     r"panic(?:ked)?|cannot|can't|could not|couldn't|failed|failure|refused|denied|timed? ?out|"
     r"not found|no such|unable to|terminated|unrecognized|undefined|oom)\b|(?-i:[a-z]Error\b)"
 )
-# Metrics, counts of none, what a level says is no error, and this program's own talk of peers.
+# Metrics, counts of none, and what a level says is no error.
 _HARMLESS = re.compile(
     r"(?i)\b(?:no|0|zero|without) (?:errors?|failures?)\b|\berrors?\b ?(?:rate|norm|bars?)?"
     r"(?: ?[:=] ?| )[-+]?\.?\d|\b0 failed\b|\bfailed[:=] ?0\b|"
-    r"\b(?:INFO|DEBUG|WARN|WARNING|UserWarning|FutureWarning|DeprecationWarning|RuntimeWarning)\b|"
+    r"\b(?:INFO|DEBUG|WARN|WARNING)\b|"
     r"^\W{0,20}[WI]\d{4} |^\W{0,30}\[[WI]\d{3,4} |\b\w{1,40}Warning\b"
 )
 # A frame in rich's box, an agent that warns of its workers, and words of a process's end.

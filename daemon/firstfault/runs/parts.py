@@ -19,7 +19,7 @@ from firstfault.model.event import (
 )
 from firstfault.model.line import Speaker
 from firstfault.runs.attempts import speaker_of
-from firstfault.signatures import EFFECTS, meaning
+from firstfault.signatures import EFFECTS, meaning_of_exception
 from firstfault.streams.lines import run_folder
 
 Key = tuple[Hashable, ...]
@@ -150,7 +150,7 @@ def twins(events: Sequence[tuple[Event, Seen | None]]) -> list[tuple[Seen, Seen]
         if part is None or part.local_rank is None:
             continue
         if isinstance(event, Traceback):
-            sign = meaning("exception", f"{event.type}: {event.message}")
+            sign = meaning_of_exception(event.type, event.message)
             if sign is not None and sign.means in EFFECTS:
                 continue
             said: Key = (event.type, event.message)

@@ -43,6 +43,7 @@ __all__ = [
     "known_anchors",
     "known_causes",
     "meaning",
+    "meaning_of_exception",
     "parse",
     "signatures",
     "use_site",
@@ -122,3 +123,8 @@ def meaning(target: str, text: str) -> Signature | None:
     """The narrowest signature of ``target`` that matches ``text``."""
     found = _known()[target].narrowest(text)
     return found.signature if found else None
+
+
+def meaning_of_exception(kind: str, message: str) -> Signature | None:
+    """The narrowest signature of an exception, as Python prints it: its type and its message."""
+    return meaning("exception", f"{kind}: {message}")
