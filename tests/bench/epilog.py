@@ -12,12 +12,11 @@ The time of the processes left in the background is not the Epilog's.
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import subprocess
 import tempfile
-import time
 from pathlib import Path
+
+from tests.bench.timing import taken
 
 STUB = Path(__file__).resolve().parents[2] / "epilog" / "firstfault-epilog"
 # As many variables as slurmd 25.11 sets, with ordinary values.
@@ -39,18 +38,6 @@ VARIABLES = {
     "SLURM_JOB_WORK_DIR": "/home/user/runs/2026",
     "SLURM_SCRIPT_CONTEXT": "epilog_slurmd",
 }
-
-
-def taken(argv: list[str], variables: dict[str, str]) -> tuple[float, float]:
-    """Wall and processor milliseconds of one run."""
-    begun = time.perf_counter()
-    process = subprocess.Popen(argv, env=variables, stdin=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    wall = time.perf_counter() - begun
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise SystemExit(f"{argv} ended with {process.returncode}")
-    return wall * 1e3, (usage.ru_utime + usage.ru_stime) * 1e3
 
 
 def node(folder: Path, start: str, waiting: int) -> dict[str, str]:

@@ -14,10 +14,10 @@ import argparse
 import itertools
 import os
 import statistics
-import subprocess
 import tempfile
-import time
 from pathlib import Path
+
+from tests.bench.timing import taken
 
 SCRIPT = Path(__file__).resolve().parents[2] / "epilog" / "firstfault-task-prolog"
 
@@ -32,20 +32,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="firstfault-bench-") as name:
         for line in _measured(Path(name), arguments.runs, arguments.shell):
             print(line)
-
-
-def taken(argv: list[str], variables: dict[str, str]) -> tuple[float, float]:
-    """Wall and processor milliseconds of one run, whose output nobody reads."""
-    begun = time.perf_counter()
-    process = subprocess.Popen(
-        argv, env=variables, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    wall = time.perf_counter() - begun
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise SystemExit(f"{argv} ended with {process.returncode}")
-    return wall * 1e3, (usage.ru_utime + usage.ru_stime) * 1e3
 
 
 def _measured(folder: Path, runs: int, shell: str) -> list[str]:

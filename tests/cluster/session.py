@@ -142,22 +142,31 @@ class Session:
 @contextlib.contextmanager
 def running(names: Iterable[str]) -> Iterator[Session]:
     """A cluster on which the named scenarios' jobs are under way; all of it ends with the block."""
+    with cluster_folder() as base:
+        session = Session(base)
+        watcher = threading.Thread(target=_watch, args=(session,), daemon=True)
+        try:
+            epilog = _install_epilog(session)
+            slurm_cluster.start(base, epilog=epilog)
+            with session.slack, demo.serving(_configure(session), base / "log/firstfault.log"):
+                _submit(session, set(names))
+                watcher.start()
+                yield session
+        finally:
+            session.done.set()
+            if watcher.is_alive():
+                watcher.join(timeout=10)
+
+
+@contextlib.contextmanager
+def cluster_folder() -> Iterator[Path]:
+    """A folder for a cluster. When the block ends, so does the cluster started in it."""
     sweep()
     base = Path(tempfile.mkdtemp(prefix=_PREFIX, dir="/tmp"))
-    session = Session(base)
-    watcher = threading.Thread(target=_watch, args=(session,), daemon=True)
     try:
         processes.note(base / "owner", os.getpid())
-        epilog = _install_epilog(session)
-        slurm_cluster.start(base, epilog=epilog)
-        with session.slack, demo.serving(_configure(session), base / "log/firstfault.log"):
-            _submit(session, set(names))
-            watcher.start()
-            yield session
+        yield base
     finally:
-        session.done.set()
-        if watcher.is_alive():
-            watcher.join(timeout=10)
         slurm_cluster.stop(base)
         if "FIRSTFAULT_KEEP_CLUSTER" not in os.environ:
             shutil.rmtree(base, ignore_errors=True)

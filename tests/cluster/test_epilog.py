@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import processes, slurm_cluster
-from tests.cluster.session import TOP, sweep
+from tests.cluster import slurm_cluster
+from tests.cluster.session import TOP, cluster_folder
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -108,19 +106,12 @@ DONE = ("FAILED", "COMPLETED", "CANCELLED")
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    sweep()
-    base = Path(tempfile.mkdtemp(prefix="firstfault-cluster-", dir="/tmp"))
-    base.chmod(0o755)
-    made = Site(base)
-    try:
-        processes.note(base / "owner", os.getpid())
+    with cluster_folder() as base:
+        base.chmod(0o755)
+        made = Site(base)
         made.lay_out()
         slurm_cluster.start(base, epilog=made.folder / "*")
         yield made
-    finally:
-        slurm_cluster.stop(base)
-        if "FIRSTFAULT_KEEP_CLUSTER" not in os.environ:
-            shutil.rmtree(base, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import jobs, processes, slurm_cluster
-from tests.cluster.session import TOP, sweep
+from tests.cluster import jobs, slurm_cluster
+from tests.cluster.session import TOP, cluster_folder
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 NODES = ("n1", "n2")
@@ -130,20 +130,13 @@ def explained(*paths: Path) -> dict[str, Any]:
 def site() -> Iterator[Site]:
     if jobs.missing() is not None or slurm_cluster.missing() is not None:
         pytest.skip(jobs.missing() or slurm_cluster.missing() or "")
-    sweep()
-    base = Path(tempfile.mkdtemp(prefix="firstfault-cluster-", dir="/tmp"))
-    base.chmod(0o755)
-    made = Site(base)
-    try:
-        processes.note(base / "owner", os.getpid())
+    with cluster_folder() as base:
+        base.chmod(0o755)
+        made = Site(base)
         made.lay_out()
         prolog = f"TaskProlog={made.prolog}"
         slurm_cluster.start(base, epilog=base / "etc/firstfault-epilog", more=(prolog,))
         yield made
-    finally:
-        slurm_cluster.stop(base)
-        if "FIRSTFAULT_KEEP_CLUSTER" not in os.environ:
-            shutil.rmtree(base, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
