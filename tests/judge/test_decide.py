@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from firstfault.faults.effects import WORDING
@@ -14,6 +15,7 @@ from firstfault.model.fault import Effect, Fault, Findings, Proof
 from firstfault.model.line import Place, Span
 from firstfault.model.run import KernelLog, Process, Told
 from firstfault.model.slurm import JobFacts
+from firstfault.model.verdict import ExceptionFacts
 
 TABLE = Path(__file__).parent.parent.parent / "docs" / "decision-table.md"
 NOON = dt.datetime(2026, 11, 30, 12, tzinfo=dt.UTC)
@@ -266,3 +268,21 @@ def test_every_effect_that_can_be_decided_has_words() -> None:
     kinds = {effect.kind for row in ROWS.values() for effect in decide(*row).effects}
 
     assert kinds <= set(WORDING)
+
+
+def raised(number: int, *, sure: bool = True, limit: str = "confirmed") -> Fault:
+    one = fault("python.exception", rank(number), key="ValueError a.py:3", sure=sure, limit=limit)
+    return msgspec.structs.replace(one, exception=ExceptionFacts("ValueError", "bad", "a.py", 3))
+
+
+def test_a_rank_that_was_ended_as_it_raised_what_another_raised_failed_alike() -> None:
+    judgement = decide(told(), Findings((raised(0, sure=False), raised(1))))
+
+    assert [each.process.rank for each in judgement.roots if each.process] == [0, 1]
+    assert (judgement.confidence, judgement.initiator_confidence) == ("confirmed", "confirmed")
+
+
+def test_a_rank_of_which_only_a_torn_line_tells_so_is_not_counted_among_them() -> None:
+    judgement = decide(told(), Findings((raised(0, sure=False, limit="possible"), raised(1))))
+
+    assert [each.process.rank for each in judgement.roots if each.process] == [1]

@@ -88,8 +88,7 @@ def at_most_likely(judgement: Judgement) -> Judgement:
 
 
 def _decide(told: Told, found: Findings) -> Judgement:
-    pool = [fault for fault in found.faults if fault.sure] or list(found.faults)
-    pool, echoes = _without_echoes(pool)
+    pool, echoes = _without_echoes(_pool(found.faults))
     slurms = [fault for fault in pool if fault.cause.startswith("slurm.")]
     others = [fault for fault in pool if not fault.cause.startswith("slurm.")]
     effects = [*found.effects, *(_effect("waited", fault) for fault in echoes if fault.proofs)]
@@ -108,6 +107,23 @@ def _decide(told: Told, found: Findings) -> Judgement:
     if not groups:
         return _no_fault(told, found, effects)
     return _process(told, groups, rivals, effects, found)
+
+
+# The sure faults, if there are any. A rank that its agent ended as it raised what others raised has
+# failed as these did: with them it is as sure as they are.
+def _pool(faults: Sequence[Fault]) -> list[Fault]:
+    alike = {(f.cause, f.key) for f in faults if f.sure and f.exception is not None}
+    sure = [
+        fault if fault.sure else msgspec.structs.replace(fault, sure=True)
+        for fault in faults
+        if fault.sure or (_is_whole(fault) and (fault.cause, fault.key) in alike)
+    ]
+    return sure or list(faults)
+
+
+def _is_whole(fault: Fault) -> bool:
+    raised = fault.exception is not None and fault.process is not None
+    return raised and fault.rank_sure and fault.limit == CONFIRMED
 
 
 # What a rank says that waits for, or cannot reach, one that has failed: where something else went
