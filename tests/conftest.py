@@ -7,6 +7,11 @@ import shutil
 
 import pytest
 
+from tests.databases import postgresql, postgresql_url, store_url
+
+# Fixtures that every test may ask for.
+__all__ = ["postgresql", "postgresql_url", "store_url"]
+
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 

@@ -4,6 +4,7 @@
 torch_folder=${FIRSTFAULT_TORCH_VENV:-/opt/firstfault-tests/torch-venv}
 cluster_packages="slurmctld slurmd slurmdbd slurm-client munge mariadb-server busybox shellcheck"
 browser_packages="chromium fonts-dejavu-core"
+database_packages="postgresql"
 
 say() {
   printf 'firstfault: %s\n' "$*" >&2
@@ -82,6 +83,12 @@ set_up_cluster() {
 set_up_browser() {
   # shellcheck disable=SC2086
   install_packages $browser_packages
+}
+
+# set_up_database: PostgreSQL's programs; the tests start a server of their own.
+set_up_database() {
+  # shellcheck disable=SC2086
+  install_packages $database_packages
 }
 
 # set_up_torch: a virtual environment with torch that an ordinary user can reach.

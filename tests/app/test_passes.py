@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -90,8 +89,8 @@ class Daemon:
 
 
 @pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    database = open_store(f"sqlite:///{tmp_path}/ff.db")
+def daemon(store_url: str) -> Iterator[Daemon]:
+    database = open_store(store_url)
     yield Daemon(database)
     database.close()
 

@@ -1,4 +1,4 @@
-"""The store: a real SQLite file."""
+"""The store, on a real SQLite file and a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def later(seconds: float) -> dt.datetime:
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    opened = open_store(f"sqlite:///{tmp_path}/ff.db")
+def database(store_url: str) -> Iterator[Database]:
+    opened = open_store(store_url)
     yield opened
     opened.close()
 
@@ -76,12 +76,12 @@ def test_the_migrations_make_the_schema_that_the_code_uses(database: Database) -
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 
-def test_a_schema_of_a_newer_program_is_refused(tmp_path: Path, database: Database) -> None:
+def test_a_schema_of_a_newer_program_is_refused(store_url: str, database: Database) -> None:
     with database.writing() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
 
     with pytest.raises(StoreError, match=r"made by a newer one\. Install that version"):
-        open_store(f"sqlite:///{tmp_path}/ff.db")
+        open_store(store_url)
 
 
 def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
