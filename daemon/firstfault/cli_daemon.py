@@ -12,6 +12,7 @@ import click
 from firstfault import config as configuration
 from firstfault.app import checks, journal, service
 from firstfault.app.rendering import page
+from firstfault.app.workers import StartError
 from firstfault.model import verdict as v
 from firstfault.report import text
 from firstfault.store import listing
@@ -40,7 +41,7 @@ def serve(config_file: Path | None, once_idle: bool) -> None:
     os.umask(0o027)
     try:
         service.run(config, once_idle=once_idle)
-    except (service.StartError, StoreError, configuration.ConfigError) as error:
+    except (StartError, StoreError, configuration.ConfigError) as error:
         raise click.ClickException(str(error)) from error
 
 

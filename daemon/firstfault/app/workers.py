@@ -1,0 +1,168 @@
+"""The kinds of work that the daemon does at once: `table` lists them, each runs in a thread.
+
+A new kind of work is a function of the `Parts` that returns how much it did, and a line in the
+table. It must stand a kill at any point, and it ends its pass soon when ``bells.stop`` is set.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from firstfault.app import lifecycle, passes
+from firstfault.app.journal import LOGGER, say
+from firstfault.config import Config
+from firstfault.deliver.outcome import Channel
+from firstfault.diagnosis import diagnose
+from firstfault.intake import spool
+from firstfault.model.jobs import Incoming
+from firstfault.slurm.facts import SlurmFacts
+from firstfault.store import evidence
+from firstfault.store.database import Database
+
+IDLE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+
+
+class StartError(RuntimeError):
+    """The daemon cannot start; the message says why and what to do."""
+
+
+class Bells:
+    """One bell for each worker; ringing it wakes the worker before its time."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self._bells: dict[str, threading.Event] = {}
+
+    def ring(self, name: str) -> None:
+        """Wakes the worker ``name``."""
+        self._bell(name).set()
+
+    def ring_all(self) -> None:
+        """Wakes all."""
+        for bell in list(self._bells.values()):
+            bell.set()
+
+    def wait(self, name: str, seconds: float) -> None:
+        """Waits for the bell, at most ``seconds``; not at all once all are to stop."""
+        bell = self._bell(name)
+        if not self.stop.is_set():
+            bell.wait(seconds)
+        bell.clear()
+
+    def _bell(self, name: str) -> threading.Event:
+        # setdefault is atomic: two threads get the same bell.
+        return self._bells.setdefault(name, threading.Event())
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """What the workers and listeners share."""
+
+    config: Config
+    database: Database
+    slurm: SlurmFacts
+    channels: Mapping[str, Channel]
+    bells: Bells
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """``once`` does what is due and returns how much that was. Where it was nothing, the next
+    pass comes when the worker's bell rings, or after ``wait_s``."""
+
+    once: Callable[[], int]
+    wait_s: float = IDLE_S
+
+
+def table(parts: Parts) -> dict[str, Worker]:
+    """Every worker, by name."""
+    workers = {
+        "intake": Worker(partial(_take_in, parts), parts.config.spool.scan_s),
+        "judge": Worker(partial(_judge, parts)),
+        "ask": Worker(partial(_ask, parts)),
+    }
+    # A worker for each channel: a receiver that hangs holds up no other.
+    for name, channel in parts.channels.items():
+        workers[name] = Worker(partial(_send, parts, name, channel))
+    return workers
+
+
+def now() -> dt.datetime:
+    """The time, aware, in UTC."""
+    return dt.datetime.now(dt.UTC)
+
+
+def loop(name: str, worker: Worker, bells: Bells) -> None:
+    """Does the work again and again until the bells' ``stop``."""
+    pause_s = 1.0
+    while not bells.stop.is_set():
+        try:
+            done = worker.once()
+            pause_s = 1.0
+        except Exception as error:  # noqa: BLE001 - boundary: a worker goes on after any fault
+            LOGGER.exception("event=worker-error worker=%s", name)
+            say(logging.ERROR, "worker-pauses", worker=name, error=type(error).__name__, s=pause_s)
+            bells.stop.wait(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+            continue
+        if not done:
+            bells.wait(name, worker.wait_s)
+
+
+def _is_asked(config: Config) -> bool:
+    return config.slurm.source != "none"
+
+
+def _judge(parts: Parts) -> int:
+    config = parts.config
+    timing = lifecycle.Timing(
+        config.judge.settle_s,
+        config.judge.early_s,
+        config.slurm.first_ask_s if _is_asked(config) else 0.0,
+    )
+    done = passes.judge(parts.database, diagnose, timing, tuple(parts.channels), now)
+    if done:
+        for name in parts.channels:
+            parts.bells.ring(name)
+        parts.bells.ring("ask")
+    return done
+
+
+def _ask(parts: Parts) -> int:
+    give_up_s = parts.config.slurm.give_up_s if _is_asked(parts.config) else 0.0
+    done = passes.ask(parts.database, parts.slurm, give_up_s, now)
+    if done:
+        parts.bells.ring("judge")
+    return done
+
+
+def _send(parts: Parts, name: str, channel: Channel) -> int:
+    done, hold_s = passes.deliver(parts.database, name, channel, parts.config.slack.attempts, now)
+    if hold_s:
+        parts.bells.stop.wait(hold_s)
+    return done
+
+
+def _take_in(parts: Parts) -> int:
+    def store(records: Sequence[Incoming]) -> None:
+        new = evidence.keep(parts.database, records, now())
+        parts.bells.ring("judge")
+        jobs = sorted({record.job for record in records})
+        say(logging.INFO, "records", count=len(records), new=new, jobs=",".join(jobs[:20]))
+
+    config = parts.config.spool
+    limits = spool.Limits(config.max_file_bytes, config.max_record_bytes)
+    swept = spool.sweep(
+        Path(config.dir), store, limits, keep=config.keep, stop=parts.bells.stop.is_set
+    )
+    for refused in swept.refused:
+        say(logging.WARNING, "record-refused", moved_to=refused.path, reason=refused.reason)
+    for unreadable in swept.unreadable:
+        say(logging.ERROR, "record-unreadable", path=unreadable.path, reason=unreadable.reason)
+    return 0  # the next scan has its own time; only the watch makes it earlier
