@@ -6,7 +6,8 @@
 
 It refuses what Slack's documents say is refused (https://docs.slack.dev/reference/block-kit),
 with Slack's own words: ``invalid_payload``, ``no_text``, ``invalid_blocks``. ``refused`` keeps
-those, with the reason. `rate_limit` and `fail` make the next answers 429 or 500.
+those, with the reason. `rate_limit`, `fail`, `close`, `swallow` and `hang` say what becomes of the
+next posts. As a webhook's it takes a message as often as it is sent: nothing here tells doubles.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -42,13 +44,31 @@ class Refused(NamedTuple):
     monotonic_s: float
 
 
+class Answer(NamedTuple):
+    """What one post is answered. ``status`` None: nothing, the connection is closed.
+
+    ``after_s`` is how long the answer takes, ``keeps`` whether the message is taken.
+    """
+
+    status: int | None
+    text: str = ""
+    headers: Mapping[str, str] = {}
+    after_s: float = 0.0
+    keeps: bool = False
+
+
 class SlackServer:
-    """Listens on 127.0.0.1 while the context is entered; ``url`` is the webhook."""
+    """Listens on 127.0.0.1 while the context is entered; ``url`` is the webhook.
+
+    ``answered`` is called with each message when its sender has the whole answer.
+    """
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.refused: list[Refused] = []
-        self._planned: list[tuple[int, str, dict[str, str]]] = []
+        self.answered: Callable[[Message], None] = lambda message: None
+        self._planned: list[Answer] = []
+        self._ended = threading.Event()
         self._arrived = threading.Condition()
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None
@@ -60,14 +80,23 @@ class SlackServer:
 
     def rate_limit(self, times: int = 1, retry_after_s: int = 1) -> None:
         """The next ``times`` posts are answered 429 with Retry-After."""
-        answer = (429, "rate_limited", {"Retry-After": str(retry_after_s)})
-        with self._arrived:
-            self._planned += [answer] * times
+        self._plan(times, Answer(429, "rate_limited", {"Retry-After": str(retry_after_s)}))
 
     def fail(self, times: int = 1, status: int = 500) -> None:
         """The next ``times`` posts are answered with ``status`` and nothing is kept."""
-        with self._arrived:
-            self._planned += [(status, "rollup_error", {})] * times
+        self._plan(times, Answer(status, "rollup_error"))
+
+    def close(self, times: int = 1) -> None:
+        """The next ``times`` posts are read, nothing is kept and the connection is closed."""
+        self._plan(times, Answer(None))
+
+    def swallow(self, times: int = 1) -> None:
+        """The next ``times`` messages are taken, and the connection is closed without an answer."""
+        self._plan(times, Answer(None, keeps=True))
+
+    def hang(self, times: int = 1, seconds: float = 3600.0) -> None:
+        """The next ``times`` posts are answered (503) after ``seconds``, and nothing is kept."""
+        self._plan(times, Answer(503, "timeout", after_s=seconds))
 
     def wait(self, count: int = 1, timeout_s: float = 10.0) -> list[Message]:
         """The messages, once there are ``count`` of them. Raises TimeoutError."""
@@ -95,33 +124,41 @@ class SlackServer:
         trace: TracebackType | None,
     ) -> None:
         assert self._server is not None and self._thread is not None
+        self._ended.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
-    def answer(self, content_type: str, body: bytes) -> tuple[int, str, dict[str, str]]:
-        """The status, text and headers for one post; keeps the message or the refusal."""
+    def take(self, content_type: str, body: bytes) -> tuple[Answer, Message | None]:
+        """The answer to one post, and the message where it is kept."""
         with self._arrived:
-            status, text, headers, payload, reason = self._decided(content_type, body)
+            answer, payload, reason = self._decided(content_type, body)
+            message = None
             if payload is not None:
-                self.messages.append(Message(payload, datetime.now(UTC), time.monotonic()))
+                message = Message(payload, datetime.now(UTC), time.monotonic())
+                self.messages.append(message)
             else:
-                self.refused.append(Refused(status, text, reason, body, time.monotonic()))
+                self.refused.append(
+                    Refused(answer.status or 0, answer.text, reason, body, time.monotonic())
+                )
             self._arrived.notify_all()
-        return status, text, headers
+        self._ended.wait(answer.after_s)
+        return answer, message
 
-    def _decided(
-        self, content_type: str, body: bytes
-    ) -> tuple[int, str, dict[str, str], dict[str, Any] | None, str]:
-        if self._planned:
-            status, text, headers = self._planned.pop(0)
-            return status, text, headers, None, "told to"
+    def _plan(self, times: int, answer: Answer) -> None:
+        with self._arrived:
+            self._planned += [answer] * times
+
+    def _decided(self, content_type: str, body: bytes) -> tuple[Answer, dict[str, Any] | None, str]:
+        planned = self._planned.pop(0) if self._planned else None
+        if planned is not None and not planned.keeps:
+            return planned, None, "told to"
         try:
             payload = _decoded(content_type, body)
             check(payload)
         except Invalid as error:
-            return 400, error.answer, {}, None, str(error)
-        return 200, "ok", {}, payload, ""
+            return Answer(400, error.answer), None, str(error)
+        return planned or Answer(200, "ok"), payload, ""
 
 
 def _handler(slack: SlackServer) -> type[BaseHTTPRequestHandler]:
@@ -132,22 +169,30 @@ def _handler(slack: SlackServer) -> type[BaseHTTPRequestHandler]:
             length = int(self.headers.get("Content-Length") or 0)
             body = self.rfile.read(min(length, _MESSAGE_BYTES + 1))
             if not self.path.startswith("/services/"):
-                self._send(404, "no_service", {})
+                self._send(Answer(404, "no_service"))
                 return
-            self._send(*slack.answer(self.headers.get("Content-Type") or "", body))
+            answer, message = slack.take(self.headers.get("Content-Type") or "", body)
+            self._send(answer)
+            if message is not None:
+                slack.answered(message)
 
         def do_GET(self) -> None:
-            self._send(405, "method_not_allowed", {})
+            self._send(Answer(405, "method_not_allowed"))
 
-        def _send(self, status: int, text: str, headers: dict[str, str]) -> None:
-            data = text.encode()
-            self.send_response(status)
-            for name, value in headers.items():
+        def _send(self, answer: Answer) -> None:
+            if answer.status is None:
+                self.close_connection = True
+                return
+            data = answer.text.encode()
+            self.send_response(answer.status)
+            for name, value in answer.headers.items():
                 self.send_header(name, value)
             self.send_header("Content-Type", "text/html")
             self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            # The sender may have given up, or been killed.
+            with suppress(OSError):
+                self.end_headers()
+                self.wfile.write(data)
 
         def log_message(self, *args: object) -> None:
             pass

@@ -1,11 +1,12 @@
 """The server in Slack's place refuses what Slack refuses."""
 
 import json
+import queue
 
 import pytest
 import requests
 
-from tests.fakes.slack import Invalid, SlackServer, check
+from tests.fakes.slack import Invalid, Message, SlackServer, check
 
 
 def plain(text: str) -> dict:
@@ -90,6 +91,29 @@ def test_it_can_be_told_to_refuse_for_a_while():
     assert [got.status_code for got in answers] == [429, 500, 200]
     assert answers[0].headers["Retry-After"] == "7"
     assert len(server.messages) == 1
+
+
+def test_it_can_be_told_to_leave_its_sender_without_an_answer():
+    with SlackServer() as server:
+        server.close(1)
+        server.hang(1)
+        server.swallow(1)
+        for number in range(3):
+            with pytest.raises(requests.RequestException):
+                requests.post(server.url, json={"text": str(number)}, timeout=0.5)
+
+        assert [taken.payload for taken in server.messages] == [{"text": "2"}]
+        assert len(server.refused) == 2
+
+
+def test_a_message_that_is_sent_twice_is_taken_twice_and_told_when_it_is_answered():
+    answered: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    with SlackServer() as server:
+        server.answered = answered.put
+        for _ in range(2):
+            assert requests.post(server.url, json={"text": "x"}, timeout=5).ok
+
+        assert [answered.get(timeout=5) for _ in range(2)] == server.messages
 
 
 def test_waiting_for_a_message_that_does_not_come_says_what_came():
