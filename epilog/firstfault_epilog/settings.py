@@ -3,6 +3,8 @@
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
+from firstfault_epilog import address
+
 DEFAULT_PATH = "/etc/firstfault/epilog.conf"
 
 
@@ -37,6 +39,12 @@ class Settings(NamedTuple):
     rank_log_dir: Optional[str] = None
     rank_log_days: float = 7.0
     rank_log_mb: float = 20480.0
+    daemon: Optional[str] = None
+    sign: str = "auto"
+    key_file: Optional[str] = None
+    munge_socket: Optional[str] = None
+    ca_file: Optional[str] = None
+    keep_mb: float = 256.0
 
 
 KEYS = (
@@ -65,6 +73,12 @@ KEYS = (
     "FIRSTFAULT_FACTS_ONLY_PARTITIONS",
     "FIRSTFAULT_RANK_LOG_DAYS",
     "FIRSTFAULT_RANK_LOG_MB",
+    "FIRSTFAULT_DAEMON",
+    "FIRSTFAULT_SIGN",
+    "FIRSTFAULT_KEY_FILE",
+    "FIRSTFAULT_MUNGE_SOCKET",
+    "FIRSTFAULT_CA_FILE",
+    "FIRSTFAULT_KEEP_MB",
 )
 # The shell of the Epilog and of the TaskProlog stops reading at this line.
 STUB_END = "# ---"
@@ -135,6 +149,25 @@ def of(values: Dict[str, str]) -> Tuple[Settings, List[str]]:
     start = values.get("FIRSTFAULT_START") or default.start
     if start not in ("auto", "systemd", "detach"):
         faults.append(f"FIRSTFAULT_START: {start[:40]!r} is not one of auto, systemd, detach")
+    sign = values.get("FIRSTFAULT_SIGN") or default.sign
+    if sign not in ("auto", "munge", "key"):
+        faults.append(
+            f"FIRSTFAULT_SIGN: {sign[:40]!r} is not one of auto, munge, key: auto is used"
+        )
+        sign = default.sign
+    daemon = values.get("FIRSTFAULT_DAEMON") or None
+    if daemon is not None:
+        try:
+            address.parse(daemon)
+        except ValueError as error:
+            faults.append(f"FIRSTFAULT_DAEMON: {error}: nothing is sent, all is kept")
+
+    # What cannot be used is kept: the key or the authority that was meant is not replaced by none.
+    def optional_path(key: str) -> Optional[str]:
+        value = values.get(key) or None
+        if value is not None and not value.startswith("/"):
+            faults.append(f"{key}: {value[:80]!r} is not an absolute path")
+        return value
 
     def switch(key: str, fallback: bool) -> bool:
         value = values.get(key) or str(int(fallback))
@@ -179,6 +212,12 @@ def of(values: Dict[str, str]) -> Tuple[Settings, List[str]]:
         opt_out_word=values.get("FIRSTFAULT_OPT_OUT_WORD", default.opt_out_word),
         facts_only_accounts=words("FIRSTFAULT_FACTS_ONLY_ACCOUNTS"),
         facts_only_partitions=words("FIRSTFAULT_FACTS_ONLY_PARTITIONS"),
+        daemon=daemon,
+        sign=sign,
+        key_file=optional_path("FIRSTFAULT_KEY_FILE"),
+        munge_socket=optional_path("FIRSTFAULT_MUNGE_SOCKET"),
+        ca_file=optional_path("FIRSTFAULT_CA_FILE"),
+        keep_mb=number("FIRSTFAULT_KEEP_MB", None) or default.keep_mb,
     )
     return settings, faults
 

@@ -54,6 +54,10 @@ def test_a_missing_file_is_all_defaults(tmp_path: Path) -> None:
         ("FIRSTFAULT_RANK_LOG_DIR=x", "absolute path"),
         ("FIRSTFAULT_RANK_LOG_TEE=yes", "not 0 or 1"),
         ("FIRSTFAULT_RANK_LOG_FREE_MB=1G", "not a number"),
+        ("FIRSTFAULT_DAEMON=daemon:8766", "is not https://HOST:PORT"),
+        ("FIRSTFAULT_DAEMON=http://daemon:8766", "https is needed"),
+        ("FIRSTFAULT_SIGN=none", "not one of auto, munge, key"),
+        ("FIRSTFAULT_KEY_FILE=key", "not an absolute path"),
     ],
 )
 def test_a_wrong_line_is_said_and_does_not_stop_the_collector(
