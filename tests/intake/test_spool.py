@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from firstfault.intake import spool
+from firstfault.intake import record, spool
 from firstfault.model.jobs import Incoming
 from tests.intake.records import fields, put
 
-LIMITS = spool.Limits(file_bytes=100_000, record_bytes=1_000_000)
+LIMITS = record.Limits(file_bytes=100_000, record_bytes=1_000_000)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_record_is_stored_and_its_file_deleted(folder: Path) -> None:
     assert (incoming.job, incoming.node, incoming.cluster) == ("12", "n2", "testcluster")
     assert incoming.nodes == ("n1", "n2", "n3", "n4")
     assert incoming.suspicious
-    assert json.loads(incoming.body) == fields("n2")
+    assert json.loads(gzip.decompress(incoming.body)) == fields("n2")
     assert spool.waiting(folder) == []
 
 

@@ -20,6 +20,7 @@ def incoming(
     suspicious: bool = True,
 ) -> Incoming:
     content = fields(node, job, ended_at=ended_at, nodes=",".join(nodes), cluster=cluster)
+    body = json.dumps(content).encode()
     return Incoming(
         record_id=f"{cluster}-{content['id']}",
         cluster=cluster,
@@ -30,5 +31,6 @@ def incoming(
         node_list=",".join(nodes),
         run=run,
         suspicious=suspicious,
-        body=json.dumps(content).encode(),
+        body=body,
+        size=len(body),
     )

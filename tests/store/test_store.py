@@ -92,8 +92,8 @@ def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
 
 
 def test_the_same_record_twice_is_one(database: Database) -> None:
-    assert evidence.keep(database, [incoming("n1"), incoming("n1")], NOW) == 1
-    assert evidence.keep(database, [incoming("n1")], NOW) == 0
+    assert len(evidence.keep(database, [incoming("n1"), incoming("n1")], NOW)) == 1
+    assert evidence.keep(database, [incoming("n1")], NOW) == frozenset()
     (job,) = all_jobs(database)
     assert (job.nodes_reported, job.nodes_expected, job.evidence_revision) == (1, 2, 1)
 

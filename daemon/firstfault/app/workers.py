@@ -20,7 +20,7 @@ from firstfault.app.journal import LOGGER, say
 from firstfault.config import Config
 from firstfault.deliver.outcome import Channel
 from firstfault.diagnosis import diagnose
-from firstfault.intake import spool
+from firstfault.intake import record, spool
 from firstfault.model.jobs import Incoming
 from firstfault.slurm.facts import SlurmFacts
 from firstfault.store import evidence
@@ -154,10 +154,10 @@ def _take_in(parts: Parts) -> int:
         new = evidence.keep(parts.database, records, now())
         parts.bells.ring("judge")
         jobs = sorted({record.job for record in records})
-        say(logging.INFO, "records", count=len(records), new=new, jobs=",".join(jobs[:20]))
+        say(logging.INFO, "records", count=len(records), new=len(new), jobs=",".join(jobs[:20]))
 
     config = parts.config.spool
-    limits = spool.Limits(config.max_file_bytes, config.max_record_bytes)
+    limits = record.Limits(config.max_file_bytes, config.max_record_bytes)
     swept = spool.sweep(
         Path(config.dir), store, limits, keep=config.keep, stop=parts.bells.stop.is_set
     )

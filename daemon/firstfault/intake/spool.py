@@ -11,15 +11,14 @@ import errno
 import os
 import re
 import stat
-import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from firstfault.intake.record import Limits, incoming
 from firstfault.model import evidence
 from firstfault.model.jobs import Incoming
-from firstfault.readers import nodelist
 
 QUARANTINE = "quarantine"
 NEWER = "newer"
@@ -28,20 +27,6 @@ BATCH = 100
 BATCH_BYTES = 32 * 1024 * 1024
 
 _NAME = re.compile(r"(?!\.).*\.json(?:\.gz)?", re.DOTALL)
-_WORDS = {
-    "id": re.compile(r"[\x21-\x7e]{1,200}"),
-    "job": re.compile(r"[0-9]{1,20}"),
-    "node": re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}"),
-    "cluster": re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"),
-}
-_GZIP = b"\x1f\x8b"
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """Sizes in bytes: of the file as it lies there, and of the JSON in it."""
-
-    file_bytes: int = 8 * 1024 * 1024
-    record_bytes: int = 64 * 1024 * 1024
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -98,7 +83,7 @@ def sweep(
         if stop():
             break
         try:
-            incoming = read(path, limits)
+            record = read(path, limits)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -110,8 +95,8 @@ def sweep(
             aside = put_aside(path, folder / kind, str(error))
             done = msgspec.structs.replace(done, refused=(*done.refused, aside))
             continue
-        batch.append((path, incoming))
-        size += len(incoming.body)
+        batch.append((path, record))
+        size += len(record.body)
         if len(batch) >= BATCH or size >= BATCH_BYTES:
             done = _store(folder, batch, store, keep, done)
             batch, size = [], 0
@@ -123,39 +108,7 @@ def read(path: Path, limits: Limits) -> Incoming:
 
     Raises OSError where it cannot be read and `EvidenceError` where it cannot be used.
     """
-    body = _unpacked(_bytes(path, limits), limits)
-    record = evidence.decode(body)
-    evidence.documents(record)  # every excerpt must be decodable before the file is let go
-    for field, pattern in _WORDS.items():
-        value = getattr(record, field)
-        if value is not None and not pattern.fullmatch(value):
-            raise evidence.EvidenceError(f"field {field!r} cannot be {value[:80]!r}")
-    for field in ("ended_at", "collected_at"):
-        if getattr(record, field).tzinfo is None:
-            raise evidence.EvidenceError(f"field {field!r} has no time zone")
-    listed = record.environment.get("SLURM_JOB_NODELIST") or record.environment.get(
-        "SLURM_NODELIST"
-    )
-    try:
-        nodes = nodelist.expand(listed) if listed else ()
-    except nodelist.NodeListError as error:
-        raise evidence.EvidenceError(f"environment: {error}") from error
-    if nodes and record.node not in nodes:
-        raise evidence.EvidenceError(
-            f"node {record.node} is not in its own job's node list {(listed or '')[:80]!r}"
-        )
-    return Incoming(
-        record_id=record.id,
-        cluster=record.cluster,
-        job=record.job,
-        node=record.node,
-        ended_at=record.ended_at,
-        nodes=nodes,
-        node_list=listed,
-        run=_run(record),
-        suspicious=_is_suspicious(record),
-        body=body,
-    )
+    return incoming(_bytes(path, limits), limits)
 
 
 def put_aside(path: Path, folder: Path, reason: str) -> Refused:
@@ -182,14 +135,14 @@ def _store(
 ) -> Sweep:
     if not batch:
         return done
-    store([incoming for _, incoming in batch])
+    store([record for _, record in batch])
     for path, _ in batch:
         if keep:
             (folder / TAKEN).mkdir(mode=0o750, exist_ok=True)
             path.rename(folder / TAKEN / path.name)
         else:
             path.unlink(missing_ok=True)
-    jobs = tuple(incoming.job for _, incoming in batch)
+    jobs = tuple(record.job for _, record in batch)
     return msgspec.structs.replace(done, taken=(*done.taken, *jobs))
 
 
@@ -205,44 +158,6 @@ def _bytes(path: Path, limits: Limits) -> bytes:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise evidence.EvidenceError("not a regular file")
         with os.fdopen(handle, "rb", closefd=False) as file:
-            data = file.read(limits.file_bytes + 1)
+            return file.read(limits.file_bytes + 1)
     finally:
         os.close(handle)
-    if len(data) > limits.file_bytes:
-        raise evidence.EvidenceError(f"larger than spool.max_file_bytes ({limits.file_bytes})")
-    return data
-
-
-def _unpacked(data: bytes, limits: Limits) -> bytes:
-    """The JSON in ``data``; a gzip bomb is refused before it is unpacked."""
-    if not data.startswith(_GZIP):
-        body = data
-    else:
-        unpacker = zlib.decompressobj(wbits=31)
-        try:
-            body = unpacker.decompress(data, limits.record_bytes + 1)
-        except zlib.error as error:
-            raise evidence.EvidenceError(f"damaged gzip data: {error}") from error
-        if len(body) <= limits.record_bytes and not unpacker.eof:
-            raise evidence.EvidenceError("damaged gzip data: it ends too early")
-        if unpacker.unused_data.strip(b"\0"):
-            raise evidence.EvidenceError("more data after the end of the gzip data")
-    if len(body) > limits.record_bytes:
-        raise evidence.EvidenceError(
-            f"larger than spool.max_record_bytes ({limits.record_bytes}) when unpacked"
-        )
-    return body
-
-
-def _run(record: evidence.EvidenceRecord) -> str | None:
-    # Slurm 25.11 tells the node a unique id, 23.02 the start time; before, nothing.
-    for name in ("SLURM_JOB_SLUID", "SLURM_JOB_START_TIME"):
-        value = record.environment.get(name, "")
-        if re.fullmatch(r"[0-9A-Za-z]{1,32}", value) and value != "0":
-            return f"{name[10:].lower()}:{value}"
-    return None
-
-
-def _is_suspicious(record: evidence.EvidenceRecord) -> bool:
-    codes = ("SLURM_JOB_EXIT_CODE", "SLURM_JOB_DERIVED_EC")
-    return not record.clean or any(record.environment.get(code, "0") != "0" for code in codes)

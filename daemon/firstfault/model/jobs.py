@@ -25,8 +25,9 @@ SUPERSEDED = "superseded"
 
 
 class Incoming(msgspec.Struct, frozen=True):
-    """A valid record on its way into the store; ``body`` is its JSON, not compressed.
+    """A valid record on its way into the store.
 
+    ``body`` is its JSON as it came, gzip as a rule, and ``size`` its bytes without compression.
     ``nodes`` is the job's node list, expanded; ``run`` is what tells this incarnation of the
     job from another (SLUID, else start time), None where the node did not know.
     """
@@ -41,6 +42,7 @@ class Incoming(msgspec.Struct, frozen=True):
     run: str | None
     suspicious: bool
     body: bytes
+    size: int
 
 
 class JobStatus(msgspec.Struct, frozen=True):

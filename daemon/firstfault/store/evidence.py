@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+import msgspec
 import sqlalchemy as sa
 
 from firstfault.model import jobs as j
@@ -17,14 +18,50 @@ from firstfault.store.schema import evidence, jobs
 # lifetime plus one second).
 SAME_END = dt.timedelta(seconds=100)
 
+_GZIP = b"\x1f\x8b"
+_ZLIB_OR_GZIP = 47  # zlib's window bits: 15, and 32 for "by the header"
+_AT_ONCE = 500  # words in one question; SQLite before 3.32 takes 999
 
-def keep(database: Database, records: Sequence[j.Incoming], now: dt.datetime) -> int:
-    """Stores ``records``, all or none; returns how many were new. A second copy is no error."""
-    new = 0
+
+class _Incarnation(msgspec.Struct):
+    """What a job's row will say once the records at hand are kept; ``nodes`` have reported."""
+
+    key: int
+    incarnation: int
+    run: str | None
+    node_list: str | None
+    nodes_expected: int
+    nodes_reported: int
+    suspicious: bool
+    first_ended_at: dt.datetime
+    last_ended_at: dt.datetime
+    evidence_revision: int
+    nodes: set[str] = msgspec.field(default_factory=set)
+    new: list[j.Incoming] = msgspec.field(default_factory=list)
+
+
+_CHANGED = tuple(
+    name
+    for name in _Incarnation.__struct_fields__
+    if name not in ("key", "incarnation", "nodes", "new")
+)
+
+
+def keep(database: Database, records: Sequence[j.Incoming], now: dt.datetime) -> frozenset[str]:
+    """Stores ``records``, all or none; returns the ids of those that were new.
+
+    A second copy is no error.
+    """
     with database.writing() as connection:
+        known = _known(connection, [record.record_id for record in records])
+        fresh: dict[tuple[str, str], dict[str, j.Incoming]] = {}
         for record in records:
-            new += _keep(connection, record, now)
-    return new
+            if record.record_id not in known:
+                of_job = fresh.setdefault((record.cluster or "", record.job), {})
+                of_job.setdefault(record.record_id, record)
+        for (cluster, job), of_job in fresh.items():
+            _keep(connection, cluster, job, list(of_job.values()), now)
+    return frozenset(record_id for of_job in fresh.values() for record_id in of_job)
 
 
 def bodies(database: Database, job_key: int) -> list[bytes]:
@@ -35,64 +72,104 @@ def bodies(database: Database, job_key: int) -> list[bytes]:
         .order_by(evidence.c.record_id)
     )
     with database.reading() as connection:
-        return [zlib.decompress(body) for (body,) in connection.execute(query)]
+        return [unpacked(body) for (body,) in connection.execute(query)]
 
 
-def _keep(connection: sa.Connection, record: j.Incoming, now: dt.datetime) -> bool:
-    known = sa.select(evidence.c.key).where(evidence.c.record_id == record.record_id)
-    if connection.execute(known).first() is not None:
-        return False
-    job_key, reported_before = _job_of(connection, record, now)
-    connection.execute(
-        evidence.insert().values(
-            job_key=job_key,
-            record_id=record.record_id,
-            node=record.node,
-            ended_at=record.ended_at,
-            stored_at=now,
-            encoding="zlib",
-            size=len(record.body),
-            body=zlib.compress(record.body, 6),
-        )
-    )
-    row = connection.execute(sa.select(jobs).where(jobs.c.key == job_key)).one()
-    connection.execute(
-        jobs.update()
-        .where(jobs.c.key == job_key)
-        .values(
-            run=row.run or record.run,
-            node_list=row.node_list or record.node_list,
-            nodes_expected=max(row.nodes_expected, len(record.nodes)),
-            nodes_reported=row.nodes_reported + (not reported_before),
-            suspicious=row.suspicious or record.suspicious,
-            first_ended_at=min(row.first_ended_at, record.ended_at),
-            last_ended_at=max(row.last_ended_at, record.ended_at),
-            evidence_revision=row.evidence_revision + 1,
-            look_at=now,
-        )
-    )
-    return True
+def unpacked(body: bytes) -> bytes:
+    """The JSON in a stored body."""
+    return zlib.decompress(body, _ZLIB_OR_GZIP)
 
 
-def _job_of(connection: sa.Connection, record: j.Incoming, now: dt.datetime) -> tuple[int, bool]:
-    """The incarnation that the record belongs to, and whether its node reported there before."""
+def _known(connection: sa.Connection, ids: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for part in _parts(ids):
+        query = sa.select(evidence.c.record_id).where(evidence.c.record_id.in_(part))
+        found.update(connection.execute(query).scalars())
+    return found
+
+
+def _keep(
+    connection: sa.Connection,
+    cluster: str,
+    job: str,
+    records: Sequence[j.Incoming],
+    now: dt.datetime,
+) -> None:
+    """Stores new records of one job: one question and one change for each of its incarnations."""
+    known = _incarnations(connection, cluster, job, {record.node for record in records})
+    for record in records:
+        one = _own(known, record)
+        if one is None:
+            one = _begun(
+                connection, cluster, record, known[-1].incarnation + 1 if known else 1, now
+            )
+            known.append(one)
+        one.new.append(record)
+        one.run = one.run or record.run
+        one.node_list = one.node_list or record.node_list
+        one.nodes_expected = max(one.nodes_expected, len(record.nodes))
+        one.nodes_reported += record.node not in one.nodes
+        one.nodes.add(record.node)
+        one.suspicious = one.suspicious or record.suspicious
+        one.first_ended_at = min(one.first_ended_at, record.ended_at)
+        one.last_ended_at = max(one.last_ended_at, record.ended_at)
+        one.evidence_revision += 1
+    for one in known:
+        if one.new:
+            connection.execute(
+                evidence.insert(), [_row(one.key, record, now) for record in one.new]
+            )
+            changed = {name: getattr(one, name) for name in _CHANGED}
+            connection.execute(
+                jobs.update().where(jobs.c.key == one.key).values(**changed, look_at=now)
+            )
+
+
+def _incarnations(
+    connection: sa.Connection, cluster: str, job: str, nodes: set[str]
+) -> list[_Incarnation]:
+    """The job's ends so far, each with those of ``nodes`` that reported there."""
     rows = connection.execute(
         sa.select(jobs)
-        .where(jobs.c.cluster == (record.cluster or ""), jobs.c.job == record.job)
+        .where(jobs.c.cluster == cluster, jobs.c.job == job)
         .order_by(jobs.c.incarnation)
     ).all()
+    found = []
     for row in rows:
-        near = row.first_ended_at - SAME_END <= record.ended_at <= row.last_ended_at + SAME_END
-        if record.run is not None and row.run is not None:
-            if record.run == row.run:
-                return row.key, _has_reported(connection, row.key, record.node)
-        elif near and not _has_reported(connection, row.key, record.node):
-            return row.key, False
+        one = _Incarnation(
+            key=row.key,
+            incarnation=row.incarnation,
+            **{name: getattr(row, name) for name in _CHANGED},
+        )
+        for part in _parts(sorted(nodes)):
+            reported = sa.select(evidence.c.node).where(
+                evidence.c.job_key == row.key, evidence.c.node.in_(part)
+            )
+            one.nodes.update(connection.execute(reported).scalars())
+        found.append(one)
+    return found
+
+
+def _own(known: Iterable[_Incarnation], record: j.Incoming) -> _Incarnation | None:
+    """The incarnation that the record belongs to, None where it is the first of a new one."""
+    for one in known:
+        near = one.first_ended_at - SAME_END <= record.ended_at <= one.last_ended_at + SAME_END
+        if record.run is not None and one.run is not None:
+            if record.run == one.run:
+                return one
+        elif near and record.node not in one.nodes:
+            return one
+    return None
+
+
+def _begun(
+    connection: sa.Connection, cluster: str, record: j.Incoming, number: int, now: dt.datetime
+) -> _Incarnation:
     result = connection.execute(
         jobs.insert().values(
-            cluster=record.cluster or "",
+            cluster=cluster,
             job=record.job,
-            incarnation=max((row.incarnation for row in rows), default=0) + 1,
+            incarnation=number,
             run=record.run,
             state=j.SEEN,
             node_list=record.node_list,
@@ -114,9 +191,35 @@ def _job_of(connection: sa.Connection, record: j.Incoming, now: dt.datetime) -> 
         )
     )
     assert result.inserted_primary_key is not None
-    return int(result.inserted_primary_key[0]), False
+    return _Incarnation(
+        key=int(result.inserted_primary_key[0]),
+        incarnation=number,
+        run=record.run,
+        node_list=record.node_list,
+        nodes_expected=len(record.nodes),
+        nodes_reported=0,
+        suspicious=False,
+        first_ended_at=record.ended_at,
+        last_ended_at=record.ended_at,
+        evidence_revision=0,
+    )
 
 
-def _has_reported(connection: sa.Connection, job_key: int, node: str) -> bool:
-    query = sa.select(evidence.c.key).where(evidence.c.job_key == job_key, evidence.c.node == node)
-    return connection.execute(query.limit(1)).first() is not None
+def _row(job_key: int, record: j.Incoming, now: dt.datetime) -> dict[str, object]:
+    # As it came where it came packed: packing it anew would cost more than all the rest.
+    packed = record.body.startswith(_GZIP)
+    return {
+        "job_key": job_key,
+        "record_id": record.record_id,
+        "node": record.node,
+        "ended_at": record.ended_at,
+        "stored_at": now,
+        "encoding": "gzip" if packed else "zlib",
+        "size": record.size,
+        "body": record.body if packed else zlib.compress(record.body, 6),
+    }
+
+
+def _parts(words: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(words), _AT_ONCE):
+        yield words[start : start + _AT_ONCE]
