@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from firstfault.model import evidence
-from firstfault_epilog import cli
+from firstfault_epilog import collector
 from tests.epilog.node import Node, end_job_at, set_time
 
 
@@ -52,7 +52,7 @@ def test_with_no_spool_the_entry_waits_and_is_taken_when_there_is_one(node: Node
     node.end_job()
     for _ in range(5):
         done = node.collect()
-        assert done.returncode == cli.NOT_NOW
+        assert done.returncode == collector.NOT_NOW
         assert str(node.spool) in done.stderr
     node.spool.mkdir()
 
@@ -90,7 +90,7 @@ def test_with_a_full_spool_the_entry_waits_and_nothing_half_written_stays(
     (small_disk / "filler").unlink()
     freed = node.collect()
 
-    assert (full.returncode, left) == (cli.NOT_NOW, ["filler"])
+    assert (full.returncode, left) == (collector.NOT_NOW, ["filler"])
     assert "No space left" in full.stderr
     assert freed.returncode == 0
     assert len(list(small_disk.glob("*.json.gz"))) == 1
@@ -107,7 +107,7 @@ def test_a_queue_that_became_read_only_is_said_and_fails_no_epilog(
     done = node.collect()
 
     assert status == 0
-    assert done.returncode == cli.NOT_NOW
+    assert done.returncode == collector.NOT_NOW
     assert "Read-only file system" in done.stderr and str(small_disk) in done.stderr
 
 
@@ -117,7 +117,7 @@ def test_detached_its_complaints_go_to_syslog_and_it_ends_as_told(node: Node) ->
 
     done = subprocess.run(node.command(), env={}, stderr=subprocess.DEVNULL, timeout=30)
 
-    assert done.returncode == cli.NOT_NOW
+    assert done.returncode == collector.NOT_NOW
 
 
 def test_an_entry_on_which_collectors_die_is_given_up(node: Node) -> None:
