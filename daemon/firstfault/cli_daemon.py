@@ -37,7 +37,7 @@ _config = click.option(
 def serve(config_file: Path | None, once_idle: bool) -> None:
     """Run the daemon: take in evidence, judge, report."""
     config = _load(config_file)
-    journal.start(config.log.level)
+    journal.start(config.log.level, config.log.format)
     os.umask(0o027)
     try:
         service.run(config, once_idle=once_idle)

@@ -91,6 +91,7 @@ class Log(msgspec.Struct, frozen=True):
     """[log]: what is written to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["logfmt", "json"] = "logfmt"
     report: bool = False
 
 

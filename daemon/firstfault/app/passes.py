@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from firstfault.app import lifecycle
-from firstfault.app.journal import say
+from firstfault.app.journal import say, trouble
 from firstfault.deliver.outcome import Channel, Failed, retry_at
 from firstfault.intake.case import case
 from firstfault.model import evidence
@@ -130,7 +130,7 @@ def _deliver(
     try:
         result = channel.send(delivery)
     except Exception as error:  # boundary: one message must not stop the others
-        logging.getLogger("firstfault").exception("event=delivery-error")
+        trouble("delivery-error", **known)
         result = Failed(f"could not be made: {type(error).__name__}")
     if not isinstance(result, Failed):
         deliveries.sent(database, delivery, clock())
@@ -201,7 +201,7 @@ def _verdict(database: Database, diagnose: Diagnose, job: JobStatus) -> v.Verdic
     try:
         verdict = diagnose(case(records, job.facts))
     except Exception as error:  # boundary: the other jobs must be judged
-        logging.getLogger("firstfault").exception("event=judging-error job=%s", job.job)
+        trouble("judging-error", job=job.job)
         note = f"The evidence could not be judged ({type(error).__name__}); the log says why."
         verdict = v.Verdict(
             job=v.Job(nodes=job.nodes_expected or None),

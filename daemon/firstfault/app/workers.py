@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from firstfault.app import lifecycle, passes
-from firstfault.app.journal import LOGGER, say
+from firstfault.app.journal import say, trouble
 from firstfault.config import Config
 from firstfault.deliver.outcome import Channel
 from firstfault.diagnosis import diagnose
@@ -106,7 +106,7 @@ def loop(name: str, worker: Worker, bells: Bells) -> None:
             done = worker.once()
             pause_s = 1.0
         except Exception as error:  # noqa: BLE001 - boundary: a worker goes on after any fault
-            LOGGER.exception("event=worker-error worker=%s", name)
+            trouble("worker-error", worker=name)
             say(logging.ERROR, "worker-pauses", worker=name, error=type(error).__name__, s=pause_s)
             bells.stop.wait(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
