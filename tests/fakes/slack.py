@@ -13,6 +13,7 @@ next posts. As a webhook's it takes a message as often as it is sent: nothing he
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -70,7 +71,7 @@ class SlackServer:
         self._planned: list[Answer] = []
         self._ended = threading.Event()
         self._arrived = threading.Condition()
-        self._server: ThreadingHTTPServer | None = None
+        self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -109,7 +110,7 @@ class SlackServer:
             return list(self.messages)
 
     def __enter__(self) -> SlackServer:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
@@ -159,6 +160,13 @@ class SlackServer:
         except Invalid as error:
             return Answer(400, error.answer), None, str(error)
         return planned or Answer(200, "ok"), payload, ""
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Says nothing of a sender that was killed, or gave up."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 def _handler(slack: SlackServer) -> type[BaseHTTPRequestHandler]:
