@@ -59,7 +59,8 @@ class Plan(NamedTuple):
     ``dumps`` those of torch's flight recorder. Without ``reads_shared`` other nodes read what all
     nodes see (``is_shared`` tells by st_dev). ``given_logs`` are the places that the TaskProlog
     gave this job's ranks on this node; of starts later than ``restarts`` (None: not known) they
-    are another incarnation's.
+    are another incarnation's. ``asked_for`` are paths that the daemon has from Slurm: files of the
+    owner's that changed during the job, or nothing.
     """
 
     job: str
@@ -77,6 +78,7 @@ class Plan(NamedTuple):
     is_shared: Callable[[int], Optional[bool]] = mounts.is_shared
     given_logs: Tuple[Path, ...] = ()
     restarts: Optional[int] = None
+    asked_for: Tuple[str, ...] = ()
 
 
 # ``of_node``: its place says that it is this node's, whatever file system it lies on.
@@ -106,6 +108,7 @@ def read_all(plan: Plan, send: Send) -> None:
     reading = _Pass(plan, send)
     for name, places in plan.outputs:
         _read_output(reading, name, places)
+    _read_asked_for(reading)
     wanted = [file for run in _runs(plan, reading.mentions, send) for file in run.files]
     wanted += [_Wanted(path, "rank-log", g.of_node) for path, g in _found(plan.step_logs, reading)]
     if not wanted:
@@ -168,7 +171,38 @@ def _read_output(reading: _Pass, name: str, places: Tuple[Path, ...]) -> None:
     looked_for = "/" + "/".join(
         part if isinstance(part, str) else "*" for part in (places[0].parts if places else [])
     )
+    folder = os.path.dirname(looked_for)
+    if "*" not in folder and not _exists(folder):
+        detail = f"the folder of the job's {name} is not there"
+        send(coverage("job-output", looked_for, "none", "no-folder", detail))
+        return
     send(coverage("job-output", looked_for, "none", "ENOENT", f"the job's {name} is not there"))
+
+
+# The owner could read more than the job wrote: what the daemon names is no more than a hint.
+def _read_asked_for(reading: _Pass) -> None:
+    paths = reading.plan.asked_for
+    for index, path in enumerate(paths):
+        if not os.path.lexists(path):
+            detail = "this log of the job's, which Slurm names, is not there"
+            reading.send(coverage("job-output", path, "none", "ENOENT", detail))
+        elif not _is_of_job(path, reading.plan):
+            detail = "the daemon asked for it; its owner or time is not the job's"
+            reading.send(coverage("job-output", path, "none", "not-of-job", detail))
+        else:
+            share = reading.share(len(paths) - index)
+            _take(reading, _Wanted(path, "job-output", False), share)
+
+
+# A folder that may not be looked into is no proof that there is none.
+def _exists(folder: str) -> bool:
+    try:
+        os.stat(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 # Of several the one that was written last before the end: what grew since is another job's (of an

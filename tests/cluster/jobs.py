@@ -26,11 +26,41 @@ _SACCT_FIELDS = (
 )
 # set -e would hide the status of srun behind the shell's own words. --local-addr: the machine's
 # own name need not resolve.
-_SCRIPT = """#!/bin/bash
-srun {label} -K1 bash -c 'exec {torch}/bin/torchrun --nnodes=$SLURM_NNODES --nproc-per-node=2 \\
+_ELASTIC = """{torch}/bin/torchrun --nnodes=$SLURM_NNODES --nproc-per-node=2 \\
   --max-restarts={restarts} --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:{port} --local-addr=127.0.0.1 \\
-  --rdzv-id=$SLURM_JOB_ID --log-dir=ranks/$SLURMD_NODENAME --tee=3 train.py'
-"""
+  --rdzv-id=$SLURM_JOB_ID --log-dir=ranks/$SLURMD_NODENAME --tee=3 train.py"""
+_SCRIPTS = {
+    "elastic": f"""#!/bin/bash
+srun {{label}} -K1 bash -c 'exec {_ELASTIC}'
+""",
+    # a /dev/shm of its own: that of the machine is everybody's
+    "small-shm": f"""#!/bin/bash
+srun {{label}} -K1 unshare --user --map-root-user --mount bash -c \\
+  'mount -t tmpfs -o size=4m,mode=1777 tmpfs /dev/shm && exec {_ELASTIC}'
+""",
+    "port-in-use": """#!/bin/bash
+{torch}/bin/python -m http.server --bind 127.0.0.1 {port} >/dev/null 2>&1 &
+until (: </dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.2; done
+srun {label} -K1 {torch}/bin/torchrun --nnodes=1 --nproc-per-node=2 --rdzv-backend=static \\
+  --master-addr=127.0.0.1 --master-port={port} --node-rank=0 train.py
+""",
+    "node-missing": f"""#!/bin/bash
+srun {{label}} -K1 bash -c 'exec {_ELASTIC}'
+""".replace("--nnodes=$SLURM_NNODES", "--nnodes=3 --rdzv-conf=join_timeout=20"),
+    "interpreter": """#!{torch}/bin/python9
+print("never")
+""",
+    "work-folder": """#!/bin/bash
+srun hostname
+""",
+    # a watching step beside the training, as profilers and metric scrapers are
+    "two-steps": f"""#!/bin/bash
+srun --overlap --mem=200 bash -c 'while sleep 1; do echo "gpu error count 0"; done' &
+srun --overlap --mem=1500 {{label}} -K1 bash -c 'exec {_ELASTIC}'
+""",
+}
+# A card that is lost, as the driver says it. Written by a program: the kernel marks it as such.
+_XID = "<3>NVRM: Xid (PCI:0000:9b:00): 79, pid={pid}, name=python, GPU has fallen off the bus.\n"
 
 
 @dataclass(frozen=True)
@@ -87,7 +117,12 @@ def submit(base: Path, scenario: Scenario, *, after: list[str]) -> Run:
         os.chown(path, user.pw_uid, user.pw_gid)
     shutil.copy(HERE / "train.py", folder / "train.py")
     (port,) = slurm_cluster.free_ports(1)
-    script = _SCRIPT.format(
+    if scenario.small is not None:
+        small = folder / scenario.small
+        small.mkdir()
+        options = f"size=1m,uid={user.pw_uid},mode=0700"
+        subprocess.run(["/bin/mount", "-t", "tmpfs", "-o", options, "tmpfs", small], check=True)
+    script = _SCRIPTS[scenario.script].format(
         label="--label" if scenario.label else "",
         torch=TORCH,
         restarts=scenario.restarts,
@@ -95,7 +130,9 @@ def submit(base: Path, scenario: Scenario, *, after: list[str]) -> Run:
     )
     argv = ["/usr/bin/sbatch", "--parsable", f"--nodes={scenario.nodes}", "--ntasks-per-node=1"]
     argv += ["--cpus-per-task=1", "--mem=2000", f"--time={scenario.time_limit}", "--no-requeue"]
-    argv += [f"--job-name={scenario.job_name or scenario.name}", f"--chdir={folder}"]
+    argv += [f"--job-name={scenario.job_name or scenario.name}"]
+    away = folder / "not-there" if scenario.script == "work-folder" else folder
+    argv.append(f"--chdir={away}")
     if scenario.output is not None:
         argv.append(f"--output={scenario.output}")
     if after:
@@ -133,6 +170,11 @@ def act(base: Path, run: Run) -> str | None:
         assert run.scenario.rank is not None
         pid = run.roster[run.scenario.rank]["pid"]
         os.kill(pid, signal.SIGKILL)
+        return str(pid)
+    if run.scenario.act == "write-xid":
+        pid = run.roster[0]["pid"]
+        Path("/dev/kmsg").write_text(_XID.format(pid=pid))
+        (run.folder / "truth/acted").touch()
         return str(pid)
     if run.scenario.act == "cancel":
         slurm_cluster.ask(base, "scancel", run.job)

@@ -12,6 +12,8 @@ class Scenario:
     ``environment`` goes to the training program; ``act`` is done from outside once every rank (two
     a node) is at the fault's step: "kill-rank", "cancel", "kill-node". ``rank`` is the global rank
     that fails first, None where no rank does. ``alone`` runs it when all others have ended.
+    ``script`` names the batch script in jobs.py. ``small`` is a folder of 1 MiB that is mounted in
+    the job's own. ``on_batch_host``: no rank fails, but the node of the batch script is named. ``options`` are further ones of sbatch. ``causes``: others that would be right.
     """
 
     name: str
@@ -28,6 +30,9 @@ class Scenario:
     confidence: str = "confirmed"
     state: str = "FAILED"
     alone: bool = False
+    script: str = "elastic"
+    small: str | None = None
+    on_batch_host: bool = False
 
 
 def _fault(what: str, rank: int, **more: str) -> dict[str, str]:
@@ -98,6 +103,34 @@ SCENARIOS = (
         environment=_fault("exception", 1, FAULT_TEXT=HOSTILE_TEXT),
         job_name=HOSTILE_TEXT,
         output="out put-%j.log",
+    ),
+    Scenario(
+        "disk-full", "storage.full", rank=2, environment=_fault("disk-full", 2), small="small"
+    ),
+    Scenario(
+        "shm-full",
+        "memory.shm",
+        rank=1,
+        environment=_fault("shm-full", 1),
+        script="small-shm",
+    ),
+    Scenario("port-in-use", "rendezvous.port-in-use", nodes=1, script="port-in-use"),
+    Scenario("node-missing", "rendezvous.timeout", script="node-missing"),
+    Scenario("interpreter", "slurm.launch", nodes=1, script="interpreter", on_batch_host=True),
+    Scenario("work-folder", "slurm.launch", nodes=1, script="work-folder"),
+    Scenario(
+        "two-steps",
+        "python.exception",
+        rank=1,
+        environment=_fault("exception", 1),
+        script="two-steps",
+    ),
+    Scenario(
+        "card-lost-elsewhere",
+        "python.exception",
+        rank=2,
+        environment=_fault("exception-after-act", 2),
+        act="write-xid",
     ),
     Scenario(
         "node-fail",

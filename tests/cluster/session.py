@@ -116,6 +116,16 @@ class Session:
         pages = [p for p in (self.base / "reports").rglob("*.html") if job in str(p)]
         return max(pages, key=lambda path: path.stat().st_mtime)
 
+    def named_host(self, name: str) -> str | None:
+        """The host that is to be named: the failing rank's, the one that died, the script's."""
+        run = self.runs[name]
+        if run.scenario.act == "kill-node":
+            return self.hit[name]
+        if run.scenario.on_batch_host:
+            argv = ("sacct", "-nPX", "-j", run.job, "-o", "NodeList")
+            return slurm_cluster.ask(self.base, *argv).strip()
+        return run.host
+
     def accounting(self, name: str) -> str:
         """What sacct says of the job."""
         return slurm_cluster.ask(self.base, "sacct", "-P", "-j", self.runs[name].job)
@@ -168,6 +178,8 @@ def cluster_folder() -> Iterator[Path]:
         yield base
     finally:
         slurm_cluster.stop(base)
+        for folder in base.glob("work/*/small"):
+            subprocess.run(["/bin/umount", "--lazy", folder], stderr=subprocess.DEVNULL)
         if "FIRSTFAULT_KEEP_CLUSTER" not in os.environ:
             shutil.rmtree(base, ignore_errors=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,7 @@ def test_the_first_fault_of_a_real_job_is_named(cluster: Session, name: str) -> 
     run = cluster.finished(name)
     verdict = cluster.verdict(name)
     initiator = verdict["initiator"]
-    host = cluster.hit[name] if name == "node-fail" else run.host
+    host = cluster.named_host(name)
 
     assert verdict["cause"]["id"] == run.scenario.cause
     assert (initiator["rank"], initiator["host"]) == (run.scenario.rank, host)
@@ -47,6 +48,39 @@ def test_the_owner_is_told_cause_rank_and_host(cluster: Session, name: str) -> N
     assert run.scenario.cause in shown
     assert run.host is None or run.host in shown
     assert run.scenario.rank is None or f"rank {run.scenario.rank} " in shown
+
+
+@pytest.mark.parametrize("name", sorted({*FAILURES, "success", "recovered"} - {"node-fail"}))
+def test_each_node_sends_one_record_that_tells_what_could_be_read(
+    cluster: Session, name: str
+) -> None:
+    run = cluster.finished(name)
+    cluster.verdict(name)
+    records = [json.loads(gzip.decompress(path.read_bytes())) for path in cluster.records(name)]
+
+    assert len({record["node"] for record in records}) == len(records) == run.scenario.nodes
+    for record in records:
+        assert {"kernel", "cgroup", "job-output"} <= {row["what"] for row in record["coverage"]}
+        assert all(row["state"] == "full" or row["reason"] for row in record["coverage"])
+
+
+@pytest.mark.parametrize("name", ["card-lost-elsewhere"])
+def test_what_a_program_wrote_into_the_kernel_log_is_recorded_as_a_programs(
+    cluster: Session, name: str
+) -> None:
+    cluster.finished(name)
+    cluster.verdict(name)
+    lines = [line for path in cluster.records(name) for line in kernel_lines(path) if "Xid" in line]
+
+    assert len(lines) >= 2
+    assert all(int(line.partition(",")[0]) >= 8 for line in lines)
+
+
+@pytest.mark.parametrize("name", ["work-folder"])
+def test_a_folder_that_is_missing_for_the_output_is_named(cluster: Session, name: str) -> None:
+    run = cluster.finished(name)
+
+    assert f"{run.folder}/not-there" in cluster.verdict(name)["cause"]["title"]
 
 
 @pytest.mark.parametrize("name", ["exception-all"])
@@ -145,6 +179,18 @@ def texts_in(value: Any) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for inner in value:
             yield from texts_in(inner)
+
+
+def kernel_lines(path: Path) -> list[str]:
+    """The kernel log's lines in a record."""
+    record = json.loads(gzip.decompress(path.read_bytes()))
+    return [
+        line
+        for file in record["files"]
+        if file["what"] == "kernel"
+        for excerpt in file["excerpts"]
+        for line in excerpt["text"].splitlines()
+    ]
 
 
 def standing_at(cluster: Session, name: str, quoted: dict[str, Any]) -> str:

@@ -42,6 +42,8 @@ class Samples(Dataset):
         return 10_000
 
     def __getitem__(self, index: int) -> torch.Tensor:
+        if FAULT == "shm-full" and RANK == FAULT_RANK and index >= 4 * FAULT_STEP:
+            return torch.ones(2_000_000)
         if FAULT == "loader-oom" and RANK == FAULT_RANK and index > 4 * FAULT_STEP:
             eat_memory()
         return torch.ones(4)
@@ -56,9 +58,11 @@ def fail(batch: torch.Tensor) -> None:
         eat_memory()
     if FAULT == "segfault":
         ctypes.string_at(0)
+    if FAULT == "disk-full":
+        Path("small/checkpoint.pt").write_bytes(bytes(4 << 20))
     if FAULT == "abort":
         os.abort()
-    if FAULT == "exception":
+    if FAULT in ("exception", "exception-after-act"):
         check_features(batch)
     # agents count their restarts each for itself: the attempt's number does not tell
     if FAULT == "exception-once" and not (TRUTH / "failed").exists():
@@ -79,7 +83,7 @@ def train() -> None:
     aside.write_text(json.dumps(who))
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
     aside.rename(TRUTH / f"rank-{RANK}.json")
-    workers = 1 if FAULT in ("oom", "loader-oom") else 0
+    workers = 1 if FAULT in ("oom", "loader-oom", "shm-full") else 0
     batches = iter(DataLoader(Samples(), batch_size=4, num_workers=workers))
     for step in range(STEPS):
         batch = next(batches)
@@ -89,6 +93,8 @@ def train() -> None:
             print(f"step {step} loss {1 / (step + 1):.4f}", flush=True)
         if step == FAULT_STEP:
             (TRUTH / f"ready-{RANK}").touch()
+            while FAULT == "exception-after-act" and not (TRUTH / "acted").exists():
+                time.sleep(0.1)
             fail(batch)
         time.sleep(0.1)
     dist.destroy_process_group()

@@ -160,3 +160,12 @@ def test_a_missing_output_is_said(node: Node) -> None:
 
     (record,) = node.records()
     assert reason_of(record, "slurm-12.out") == "ENOENT"
+
+
+def test_a_missing_folder_of_the_output_is_said(node: Node) -> None:
+    node.end_job(SLURM_JOB_STDOUT=f"{node.folder}/not-there/slurm-12.out")
+
+    node.collect()
+
+    (record,) = node.records()
+    assert reason_of(record, "slurm-12.out") == "no-folder"

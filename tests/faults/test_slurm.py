@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from firstfault.diagnosis import diagnose
 from firstfault.model import verdict as v
+from firstfault.model.case import Case, NodeCoverage
+from firstfault.model.document import Document
+from firstfault.model.evidence import Coverage
 from tests.diagnosis import made
 
 EXECVE = "slurmstepd-c1: error: execve(): torchrunn: No such file or directory"
@@ -30,6 +34,11 @@ def controller(*messages: str) -> v.Verdict | object:
 def judged(*documents: object) -> tuple[str, str, str | None]:
     verdict = made.judged(*documents)  # type: ignore[arg-type]
     return verdict.cause.id, verdict.cause.confidence, verdict.initiator.host
+
+
+def told_of(exit_status: int) -> Document:
+    lines = ["SLURM_SCRIPT_CONTEXT=epilog_slurmd", "SLURMD_NODENAME=n1", "SLURM_JOB_ID=500"]
+    return made.document("n1.txt", [*lines, f"SLURM_JOB_EXIT_CODE={exit_status}"])
 
 
 @pytest.mark.parametrize(
@@ -80,6 +89,21 @@ def test_a_command_that_was_not_found_explains_no_exception() -> None:
 
 def test_a_batch_script_that_slurm_could_not_start_has_an_exit_code_of_its_own() -> None:
     assert judged(made.accounting("FAILED", "0:53"))[:2] == ("slurm.launch", v.CONFIRMED)
+
+
+def test_before_accounting_answers_the_node_knows_that_the_batch_script_never_started() -> None:
+    end = told_of(4021)
+
+    assert judged(end)[:2] == ("slurm.launch", v.LIKELY)
+    assert judged(told_of(53))[0] != "slurm.launch"
+
+
+def test_the_missing_folder_of_the_output_is_named_and_is_the_owners() -> None:
+    row = Coverage("job-output", "none", "/home/u/gone/out.txt", "no-folder")
+    verdict = diagnose(Case((told_of(4021),), coverage=(NodeCoverage("n1", (row,)),)))
+
+    assert verdict.cause.title == "The folder /home/u/gone of the job's output was not found"
+    assert verdict.cause.domain == "user"
 
 
 def test_a_batch_script_that_died_of_another_signal_was_started() -> None:

@@ -102,3 +102,19 @@ def test_strange_details_do_no_harm(info: object) -> None:
 
 def test_bytes_that_are_not_utf8_make_no_event() -> None:
     assert error_file_event(document(b'{"message": "\xff"}')) is None
+
+
+def test_what_a_worker_raised_counts_not_that_it_was_raised_anew() -> None:
+    caught = (
+        "Caught OSError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):"
+        '\n  File "/site-packages/torch/utils/data/_utils/worker.py", line 374, in _worker_loop\n'
+        "    data = fetcher.fetch(index)\nOSError: no room\n"
+    )
+    stack = (
+        'Traceback (most recent call last):\n  File "/w/train.py", line 9, in train\n'
+        f"    batch = next(batches)\nOSError: {caught}"
+    )
+    event = error_file_event(document(error_file(f"OSError: {caught}", stack), NAME))
+
+    assert event is not None
+    assert (event.type, event.message) == ("OSError", "no room")

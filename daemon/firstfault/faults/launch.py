@@ -7,6 +7,7 @@ status is the one that it leaves, or where nothing else was ever said.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Sequence
 
 from firstfault.faults.notes import notes_of_job
@@ -75,23 +76,37 @@ def _is_oom(each: Happened) -> bool:
 
 def _never_started(told: Told) -> bool:
     facts = told.facts
-    if facts is None or facts.state != "FAILED":
+    if facts is None:
+        return _node_was_told(told) and not told.outputs
+    if facts.state != "FAILED":
         return False
     return facts.exit_code is not None and facts.exit_code.signal == _NOT_STARTED
+
+
+# The raw wait status: Slurm's own numbers begin at 4000, whose low bits read as this signal.
+def _node_was_told(told: Told) -> bool:
+    status = told.exit_status
+    return status is not None and status & 0x7F == _NOT_STARTED and status > 4000
 
 
 def _of_accounting(told: Told, run: Run) -> Fault:
     said = [each for each in run.happened if _is_jobs(each, told)]
     notes = [each for each in notes_of_job(told, run) if _is_launch_note(each)]
     hosts = {_launch(each).host for each in said} - {None}
+    # Where accounting has a row, that is quoted.
+    row = told.facts is not None and told.facts.said_at is not None
+    ends = [] if row else [each for each in run.happened if isinstance(each.event, EndFacts)]
+    facts = _facts(said) or (("what", _noted(notes[0]) if notes else "batch"),)
+    if not said and not notes and told.no_folder is not None:
+        facts = (("what", "output-folder"), ("program", posixpath.dirname(told.no_folder)))
     return Fault(
         cause=CAUSE,
         key=CAUSE,
         host=hosts.pop() if len(hosts) == 1 else None,
         sources=frozenset({"accounting"} | {"slurm" for _ in said[:1]}),
-        proofs=(*_proofs(said), *_proofs(notes)),
-        limit=CONFIRMED,
-        facts=_facts(said) or (("what", _noted(notes[0]) if notes else "batch"),),
+        proofs=(*_proofs(said), *_proofs(notes), *_proofs(ends[:1])),
+        limit=CONFIRMED if told.facts is not None else LIKELY,
+        facts=facts,
     )
 
 

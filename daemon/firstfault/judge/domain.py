@@ -35,6 +35,9 @@ def domain(told: Told, judgement: Judgement, default: str) -> str:
         return SYSTEM
     if cause == "memory.host-oom":
         return _of_memory(judgement)
+    facts = {key: value for fault in judgement.roots[:1] for key, value in fault.facts}
+    if facts.get("what") == "output-folder":
+        return USER
     texts = [each.place.text for fault in judgement.roots[:1] for each in fault.proofs[:3]]
     for of, pattern, narrower in _WORDS:
         if of == cause and any(re.search(pattern, text) for text in texts):

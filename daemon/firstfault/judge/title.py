@@ -26,6 +26,7 @@ _NOT_STARTED = {
     "execve": "The program %s could not be started",
     "directory": "The working directory %s could not be entered",
     "output": "The output file %s could not be opened",
+    "output-folder": "The folder %s of the job's output was not found",
     "step": "The job step could not be created",
     "task": "A task could not be launched",
     "submission": "The job was not accepted",

@@ -93,7 +93,8 @@ class Told(msgspec.Struct, frozen=True):
     ``kernel`` are the kernel logs that were read, or could not be. ``hosts`` are all
     hosts that the evidence names. ``zoned`` is False when a local time without a zone stood in
     it: then times order events, but must not be shown as UTC. ``mixed`` is True where the
-    files may be of several jobs.
+    files may be of several jobs. ``no_folder`` is the path of the job's output where a node found
+    that its folder is not there.
     """
 
     runs: tuple[Run, ...]
@@ -112,3 +113,4 @@ class Told(msgspec.Struct, frozen=True):
     zoned: bool
     notes: tuple[str, ...] = ()
     mixed: bool = False
+    no_folder: str | None = None

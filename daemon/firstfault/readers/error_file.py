@@ -18,6 +18,8 @@ from firstfault.readers.python import parse_traceback, split_message
 from firstfault.readers.times import epoch
 from firstfault.streams.lines import LONGEST_QUOTE, run_folder
 
+# torch/_utils.py, ExceptionWrapper: what a DataLoader's worker or a replica raised, raised anew.
+_CAUGHT = re.compile(r"Caught \w{1,100} in .{1,200}\.\nOriginal Traceback")
 _TYPED = re.compile(r"([A-Za-z_][\w.]{0,200}): ?(.*)$", re.DOTALL)
 
 
@@ -44,7 +46,8 @@ def error_file_event(document: Document) -> Traceback | None:
     typed = _TYPED.match(message)
     parsed = parse_traceback(str(info.get("py_callstack", "")))
     frames, kind, text = parsed or ((), "", "")
-    if typed:
+    raised_anew = typed is not None and _CAUGHT.match(typed[2])
+    if typed and not (raised_anew and parsed):
         # The message's own type is a bare name, the stack's is qualified: keep the stack's.
         text = typed[2]
         kind = kind if kind.rpartition(".")[2] == typed[1] else typed[1]

@@ -70,6 +70,12 @@ def told(case: Case) -> Told:
         zoned=all(each.zoned for each in reads),
         notes=tuple(notes),
         mixed=mixed,
+        no_folder=_first(
+            row.path
+            for node in case.coverage
+            for row in node.coverage
+            if row.what == "job-output" and row.reason == "no-folder"
+        ),
     )
 
 
