@@ -10,15 +10,13 @@ from pathlib import Path
 import msgspec
 import pytest
 import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
 
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
 from firstfault.model.slurm import JobFacts
 from firstfault.store import deliveries, evidence, listing, work
 from firstfault.store.database import Database, StoreError, connect, open_store
-from firstfault.store.schema import jobs, metadata
+from firstfault.store.schema import jobs
 from tests.intake.records import ENDED_AT
 from tests.store.incoming import incoming
 
@@ -69,19 +67,6 @@ def judged(database: Database, given: v.Verdict, at: dt.datetime = NOW) -> j.Job
 def all_jobs(database: Database) -> list[j.JobStatus]:
     with database.reading() as connection:
         return [work.status(row) for row in connection.execute(sa.select(jobs).order_by("key"))]
-
-
-def test_the_migrations_make_the_schema_that_the_code_uses(database: Database) -> None:
-    with database.reading() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
-
-
-def test_a_schema_of_a_newer_program_is_refused(store_url: str, database: Database) -> None:
-    with database.writing() as connection:
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-
-    with pytest.raises(StoreError, match=r"made by a newer one\. Install that version"):
-        open_store(store_url)
 
 
 def test_a_store_that_cannot_be_opened_is_told(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,11 @@ import alembic.script
 import sqlalchemy as sa
 from alembic.runtime.migration import MigrationContext
 
+from firstfault.store.schema import compatibility
+
 BUSY_S = 30.0
+# Any number that no other program takes in this database.
+MIGRATION_LOCK = 0x6669727374
 
 
 class StoreError(RuntimeError):
@@ -63,7 +68,7 @@ def connect(url: str) -> Database:
 def open_store(url: str) -> Database:
     """The database at ``url`` with today's schema; it is made, or migrated, where it must be.
 
-    Raises `StoreError` where it cannot be opened or its schema is newer than this program.
+    Raises `StoreError` where it cannot be opened or its schema is too new for this program.
     """
     database = _database(url)
     try:
@@ -81,27 +86,45 @@ def open_store(url: str) -> Database:
 
 
 def migrate(engine: sa.Engine) -> None:
-    """Brings the schema to this program's version.
+    """Brings the schema to this program's version, or finds that it is a newer, usable one.
 
-    Raises `StoreError` for a schema that a newer program made.
+    Programs that start at once wait for one another. Raises `StoreError` for a schema that a newer
+    program made and that this one cannot use.
     """
     config = alembic.config.Config()
     config.set_main_option("script_location", "firstfault.store:migrations")
-    known = {
-        script.revision
-        for script in alembic.script.ScriptDirectory.from_config(config).walk_revisions()
-    }
+    scripts = alembic.script.ScriptDirectory.from_config(config)
+    known = {script.revision for script in scripts.walk_revisions()}
     with engine.connect() as connection:
+        # SQLite's BEGIN IMMEDIATE is the lock; elsewhere it is taken here.
         connection.execution_options(firstfault_write=True)
         with connection.begin():
-            current = set(MigrationContext.configure(connection).get_current_heads())
-            if not current <= known:
-                raise StoreError(
-                    f"the store's schema is {', '.join(sorted(current))}, which this version of "
-                    f"firstfault does not know: it was made by a newer one. Install that version."
-                )
-            config.attributes["connection"] = connection
-            alembic.command.upgrade(config, "head")
+            if engine.dialect.name == "postgresql":
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
+            found = set(MigrationContext.configure(connection).get_current_heads())
+            if found <= known:
+                config.attributes["connection"] = connection
+                alembic.command.upgrade(config, "head")
+                return
+            oldest = _oldest_program(connection)
+    shown, own = ", ".join(sorted(found)), scripts.get_current_head()
+    if oldest not in known:
+        raise StoreError(
+            f"the store {_shown(str(engine.url))} has schema revision {shown}; this version of "
+            f"firstfault knows revisions up to {own}, and the store takes programs from "
+            f"{oldest or shown} on. It was made by a newer one: install that version, or go back "
+            f"to a copy of the store from before."
+        )
+    logging.getLogger("firstfault").warning(
+        "event=store-is-newer revision=%s known=%s usable=yes", shown, own
+    )
+
+
+def _oldest_program(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table(compatibility.name):
+        return None
+    oldest: str | None = connection.execute(sa.select(compatibility.c.oldest_program)).scalar()
+    return oldest
 
 
 def _database(url: str) -> Database:
@@ -124,6 +147,8 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
         # in mid-transaction fails at once with "database is locked" instead of waiting.
         connection.isolation_level = None
         cursor = connection.cursor()
+        # Takes effect on a new store alone; retention then gives pages back bit by bit.
+        cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
         cursor.execute("PRAGMA journal_mode=WAL")
         # FULL: the spool's file is deleted once its row is committed.
         cursor.execute("PRAGMA synchronous=FULL")

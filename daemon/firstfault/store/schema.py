@@ -74,11 +74,17 @@ jobs = sa.Table(
     sa.Column("look_at", UtcTime),
     sa.Column("lease", sa.String(64)),
     sa.Column("lease_until", UtcTime),
+    # Of a heterogeneous job: how many of its components have reported. NULL: it is none.
+    sa.Column("components", sa.Integer),
+    # When the evidence was given up by age or size: from then on the verdict stands.
+    sa.Column("emptied_at", UtcTime),
     sa.UniqueConstraint("cluster", "job", "incarnation"),
     sa.Index("jobs_look_at", "look_at"),
     sa.Index("jobs_ask_at", "ask_at"),
     sa.Index("jobs_last_ended_at", "last_ended_at", "key"),
     sa.Index("jobs_job", "job"),
+    sa.Index("jobs_first_seen_at", "first_seen_at"),
+    sa.Index("jobs_state", "state"),
 )
 
 evidence = sa.Table(
@@ -93,7 +99,12 @@ evidence = sa.Table(
     sa.Column("encoding", sa.String(16), nullable=False),
     sa.Column("size", sa.Integer, nullable=False),
     sa.Column("body", sa.LargeBinary, nullable=False),
+    # The component's own job id, of a heterogeneous job.
+    sa.Column("component", sa.String(32)),
+    # The body's bytes as they are stored, packed; rows of the first schema do not say.
+    sa.Column("packed_size", sa.Integer),
     sa.Index("evidence_job_node", "job_key", "node"),
+    sa.Index("evidence_stored_at", "stored_at", "job_key", "packed_size"),
 )
 
 verdicts = sa.Table(
@@ -126,4 +137,31 @@ deliveries = sa.Table(
     sa.Column("error", sa.Text),
     sa.UniqueConstraint("job_key", "revision", "channel"),
     sa.Index("deliveries_next_at", "next_at"),
+    sa.Index("deliveries_due", "channel", "state", "next_at"),
+)
+
+# What a job's newest verdict says of nodes: the host of its first failure and the others that it
+# names, where the cause may lie in the system.
+node_incidents = sa.Table(
+    "node_incidents",
+    metadata,
+    sa.Column("key", Key, primary_key=True),
+    sa.Column("job_key", Key, sa.ForeignKey("jobs.key"), nullable=False),
+    sa.Column("node", sa.String(255), nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("cause", sa.String(64), nullable=False),
+    sa.Column("domain", sa.String(16), nullable=False),
+    sa.Column("confidence", sa.String(16), nullable=False),
+    sa.UniqueConstraint("job_key", "node"),
+    sa.Index("node_incidents_node", "node", "at"),
+    sa.Index("node_incidents_at", "at"),
+)
+
+# One row: the oldest program, by the newest revision that it knows, which may use this schema.
+compatibility = sa.Table(
+    "compatibility",
+    metadata,
+    sa.Column("key", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("oldest_program", sa.String(32), nullable=False),
 )
