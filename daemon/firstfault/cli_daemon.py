@@ -40,9 +40,12 @@ def serve(config_file: Path | None, once_idle: bool) -> None:
     journal.start(config.log.level, config.log.format)
     os.umask(0o027)
     try:
-        service.run(config, once_idle=once_idle)
+        ended = service.run(config, lambda: configuration.load(config_file), once_idle=once_idle)
     except (StartError, StoreError, configuration.ConfigError) as error:
         raise click.ClickException(str(error)) from error
+    if not ended:
+        sys.stdout.flush()
+        os._exit(0)  # what hangs would keep the interpreter from ending, or crash it
 
 
 @click.command()

@@ -129,7 +129,7 @@ def _deliver(
         return 0.0
     try:
         result = channel.send(delivery)
-    except Exception as error:  # boundary: one message must not stop the others
+    except Exception as error:  # noqa: BLE001 - boundary: one message must not stop the others
         trouble("delivery-error", **known)
         result = Failed(f"could not be made: {type(error).__name__}")
     if not isinstance(result, Failed):
@@ -200,7 +200,7 @@ def _verdict(database: Database, diagnose: Diagnose, job: JobStatus) -> v.Verdic
     records = [evidence.decode(body) for body in stored_evidence.bodies(database, job.key)]
     try:
         verdict = diagnose(case(records, job.facts))
-    except Exception as error:  # boundary: the other jobs must be judged
+    except Exception as error:  # noqa: BLE001 - boundary: the other jobs must be judged
         trouble("judging-error", job=job.job)
         note = f"The evidence could not be judged ({type(error).__name__}); the log says why."
         verdict = v.Verdict(

@@ -4,57 +4,116 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from signal import SIGHUP, SIGINT, SIGTERM
 
-from firstfault.app import listeners, workers
+import msgspec
+
+from firstfault.app import journal, listeners, workers
 from firstfault.app.accounting import slurm_of
 from firstfault.app.channels import channels_of
+from firstfault.app.crew import Crew
 from firstfault.app.journal import say
+from firstfault.app.notify import Systemd
+from firstfault.app.reload import reloaded
+from firstfault.app.signals import Heard, hearing
 from firstfault.app.workers import Bells, Parts, StartError
-from firstfault.config import Config
+from firstfault.config import Config, ConfigError
 from firstfault.intake import spool, watch
 from firstfault.intake.site import install
-from firstfault.signatures import SignatureError
+from firstfault.signatures import SignatureError, use_site
 from firstfault.store import deliveries, work
 from firstfault.store.database import Database, open_store
 
+# Whatever hangs, the daemon ends within this time, and a moment for the listeners.
+STOP_S = 3.0
+RELOAD_S = 10.0
 
-def run(config: Config, *, once_idle: bool = False) -> None:
+
+class Running:
+    """The daemon at work: its parts, and the crew that works with them. A reload changes both."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.crew = Crew(workers.table(parts), parts.bells)
+        self.left_behind: list[str] = []
+
+    def is_healthy(self) -> bool:
+        """True while every worker lives and gets on."""
+        return self.crew.is_healthy()
+
+    def reload(self, read_again: Callable[[], Config]) -> None:
+        """Makes the configuration as it is now count; what is wrong with it is logged, and
+        nothing changes."""
+        try:
+            new = reloaded(self.parts.config, read_again())
+            channels = channels_of(new.config)
+            _use_signatures(new.config)
+        except (ConfigError, StartError) as error:
+            say(logging.ERROR, "reload-refused", reason=error)
+            return
+        # The workers end their passes first: none works with half of each configuration.
+        self._note(self.crew.stop(RELOAD_S))
+        journal.start(new.config.log.level, new.config.log.format)
+        self.parts = msgspec.structs.replace(
+            self.parts, config=new.config, channels=channels, slurm=slurm_of(new.config)
+        )
+        _drop_others(self.parts)
+        self.crew = Crew(workers.table(self.parts), self.parts.bells)
+        self.crew.start()
+        say(logging.INFO, "reloaded", changed=",".join(new.changed) or "nothing")
+        if new.need_restart:
+            say(logging.WARNING, "restart-needed", keys=",".join(new.need_restart))
+
+    def begin_to_stop(self) -> None:
+        """Tells the crew to come to an end."""
+        self.crew.begin_to_stop()
+
+    def stop(self, seconds: float) -> None:
+        """Waits for the crew, and leaves behind who does not come."""
+        self._note(self.crew.stop(seconds))
+
+    def _note(self, names: list[str]) -> None:
+        if names:
+            self.left_behind += names
+            say(logging.WARNING, "left-behind", workers=",".join(names))
+
+
+def run(config: Config, read_again: Callable[[], Config], *, once_idle: bool = False) -> bool:
     """Runs the daemon until it is told to stop (SIGTERM, SIGINT), or, with ``once_idle``, until
-    nothing is left to do.
+    nothing is left to do. SIGHUP makes it ``read_again`` its configuration.
 
-    Raises `StartError`, `ConfigError` or `StoreError` where it cannot start.
+    Returns False where a thread hangs and was left behind: the process is to be ended without
+    waiting for it. Raises `StartError`, `ConfigError` or `StoreError` where it cannot start.
     """
+    systemd = Systemd(os.environ)
     folder = _prepared(config)
     channels = channels_of(config)
     database = open_store(config.store.url)
-    dropped = deliveries.drop_others(database, channels)
-    if dropped:
-        say(logging.WARNING, "deliveries-dropped", count=dropped, reason="channel not configured")
-    bells = Bells()
-    parts = Parts(config, database, slurm_of(config), channels, bells)
+    running = Running(Parts(config, database, slurm_of(config), channels, Bells()))
+    stop_at = float("inf")
     with ExitStack() as stack:
         stack.callback(database.close)
-        threads = [
-            threading.Thread(target=workers.loop, args=(name, worker, bells), name=name)
-            for name, worker in workers.table(parts).items()
-        ]
-        stack.enter_context(_signals(bells))
-        stack.enter_context(
-            listeners.serving_pages(parts, lambda: all(thread.is_alive() for thread in threads))
-        )
-        for thread in threads:
-            thread.start()
-        stack.callback(_stop, bells, threads)
+        heard = stack.enter_context(hearing((SIGTERM, SIGINT, SIGHUP)))
+        _drop_others(running.parts)
+        # It ends last: while the listeners end, the workers finish what they have in hand.
+        stack.callback(lambda: running.stop(max(0.5, stop_at - time.monotonic())))
+        stack.enter_context(listeners.serving_pages(running.parts, running.is_healthy))
+        stack.callback(running.begin_to_stop)
+        running.crew.start()
         if config.spool.watch:
-            stack.enter_context(_watching(folder, bells))
+            stack.enter_context(_watching(folder, running.parts.bells))
         say(logging.INFO, "started", spool=folder, channels=",".join(channels))
-        _until_done(database, folder, bells, threads, once_idle)
+        systemd.ready()
+        _until_done(running, heard, systemd, read_again, once_idle)
+        systemd.stopping()
+        stop_at = time.monotonic() + STOP_S
+        running.begin_to_stop()
     say(logging.INFO, "stopped")
+    return not running.left_behind
 
 
 def is_idle(database: Database, folder: Path) -> bool:
@@ -78,47 +137,55 @@ def _prepared(config: Config) -> Path:
             f"mode 2770."
         ) from error
     if config.diagnosis.signatures:
-        try:
-            install(Path(config.diagnosis.signatures))
-        except SignatureError as error:
-            raise StartError(f"diagnosis.signatures: {error}") from error
+        _use_signatures(config)
     return folder
 
 
+def _use_signatures(config: Config) -> None:
+    try:
+        if config.diagnosis.signatures:
+            install(Path(config.diagnosis.signatures))
+        else:
+            use_site({})
+    except SignatureError as error:
+        raise StartError(f"diagnosis.signatures: {error}") from error
+
+
+def _drop_others(parts: Parts) -> None:
+    dropped = deliveries.drop_others(parts.database, parts.channels)
+    if dropped:
+        say(logging.WARNING, "deliveries-dropped", count=dropped, reason="channel not configured")
+
+
 def _until_done(
-    database: Database,
-    folder: Path,
-    bells: Bells,
-    threads: Sequence[threading.Thread],
+    running: Running,
+    heard: Heard,
+    systemd: Systemd,
+    read_again: Callable[[], Config],
     once_idle: bool,
 ) -> None:
-    while not bells.stop.wait(0.1 if once_idle else workers.IDLE_S):
-        dead = [thread.name for thread in threads if not thread.is_alive()]
+    tick_s = min(0.1 if once_idle else 1.0, (systemd.watchdog_s or 60.0) / 3)
+    told: list[str] = []
+    while True:
+        for number in heard.wait(tick_s):
+            if number != SIGHUP:
+                say(logging.INFO, "stopping", signal=number.name)
+                return
+            systemd.reloading()
+            running.reload(read_again)
+            systemd.ready()
+        dead = running.crew.dead()
         if dead:
             raise StartError(f"the worker {dead[0]} ended by itself: see the log")
-        if once_idle and is_idle(database, folder):
+        stuck = running.crew.stuck()
+        if stuck and stuck != told:
+            say(logging.CRITICAL, "worker-stuck", workers=",".join(stuck))
+        told = stuck
+        if not stuck:
+            systemd.alive()
+        folder = Path(running.parts.config.spool.dir)
+        if once_idle and is_idle(running.parts.database, folder):
             return
-
-
-def _stop(bells: Bells, threads: Sequence[threading.Thread]) -> None:
-    bells.stop.set()
-    bells.ring_all()
-    for thread in threads:
-        thread.join()
-
-
-@contextmanager
-def _signals(bells: Bells) -> Iterator[None]:
-    def stop(number: int, _frame: object) -> None:
-        say(logging.INFO, "stopping", signal=signal.Signals(number).name)
-        bells.stop.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

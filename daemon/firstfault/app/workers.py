@@ -35,7 +35,8 @@ class StartError(RuntimeError):
 
 
 class Bells:
-    """One bell for each worker; ringing it wakes the worker before its time."""
+    """One bell for each worker; ringing it wakes the worker before its time. ``stop`` is set
+    when the workers are to end the passes they are in."""
 
     def __init__(self) -> None:
         self.stop = threading.Event()
@@ -98,17 +99,17 @@ def now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-def loop(name: str, worker: Worker, bells: Bells) -> None:
-    """Does the work again and again until the bells' ``stop``."""
+def loop(name: str, worker: Worker, bells: Bells, stop: threading.Event) -> None:
+    """Does the work again and again until ``stop``."""
     pause_s = 1.0
-    while not bells.stop.is_set():
+    while not stop.is_set():
         try:
             done = worker.once()
             pause_s = 1.0
         except Exception as error:  # noqa: BLE001 - boundary: a worker goes on after any fault
             trouble("worker-error", worker=name)
             say(logging.ERROR, "worker-pauses", worker=name, error=type(error).__name__, s=pause_s)
-            bells.stop.wait(pause_s)
+            stop.wait(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
             continue
         if not done:

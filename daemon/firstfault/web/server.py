@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-STOP_S = 2.0
+STOP_S = 1.0
 
 
 def listener(host: str, port: int) -> socket.socket:
@@ -55,5 +55,5 @@ def serving(application: ASGIApp, sock: socket.socket) -> Iterator[None]:
         yield
     finally:
         server.should_exit = True
-        thread.join(STOP_S + 2.0)
+        thread.join(STOP_S + 1.0)
         sock.close()
