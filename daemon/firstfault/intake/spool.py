@@ -118,12 +118,17 @@ def put_aside(path: Path, folder: Path, reason: str) -> Refused:
     while target.exists():
         target = folder / f"{path.name}.{number}"
         number += 1
+    write_reason(target, reason)
+    path.rename(target)
+    return Refused(target, reason)
+
+
+def write_reason(target: Path, reason: str) -> None:
+    """Writes why ``target`` was put aside beside it, before it is there itself."""
     note = target.with_name(target.name + ".reason")
     draft = note.with_name(f".{note.name}"[-250:])
     draft.write_text(reason + "\n", "utf-8", errors="backslashreplace")
     draft.replace(note)
-    path.rename(target)
-    return Refused(target, reason)
 
 
 def _store(
