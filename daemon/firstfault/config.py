@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 _URL = re.compile(r"https?://[A-Za-z0-9\[][\x21-\x7e]*")
+Reported = Literal["always", "if-failed", "never"]
 SYSTEM_FILE = Path("/etc/firstfault/firstfault.toml")
 
 
@@ -48,6 +49,17 @@ class Slurm(msgspec.Struct, frozen=True):
     timeout_s: float = 30.0
     first_ask_s: float = 1.0
     give_up_s: float = 1800.0
+
+
+class Ends(msgspec.Struct, frozen=True):
+    """[ends]: which ends of jobs are reported."""
+
+    failed: Reported = "always"
+    timeout: Reported = "always"
+    node_fail: Reported = "always"
+    cancelled: Reported = "always"
+    cancelled_by_owner: Reported = "if-failed"
+    preempted: Reported = "if-failed"
 
 
 class Judge(msgspec.Struct, frozen=True):
@@ -102,6 +114,7 @@ class Config(msgspec.Struct, frozen=True):
     spool: Spool = Spool()
     store: Store = Store()
     slurm: Slurm = Slurm()
+    ends: Ends = Ends()
     judge: Judge = Judge()
     diagnosis: Diagnosis = Diagnosis()
     report: Report = Report()

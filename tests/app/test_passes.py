@@ -336,3 +336,31 @@ def test_the_verdict_names_the_job_where_the_diagnosis_could_not(daemon: Daemon)
 
     job = daemon.slack.sent[0].current.verdict.job
     assert (job.cluster, job.id) == ("testcluster", "12")
+
+
+def test_a_job_that_its_owner_cancelled_is_not_posted_unless_it_had_failed(daemon: Daemon) -> None:
+    daemon.answer = lambda case: verdict("slurm.cancelled")
+    by_owner = JobFacts(id="12", state="CANCELLED", ended_at=ENDED_AT, uid=1001, by_uid=1001)
+    daemon.slurm.known["12"] = [by_owner]
+    daemon.take("n1", "n2")
+    daemon.after(1)
+
+    assert daemon.slack.sent == []
+    daemon.answer = lambda case: verdict("collective.timeout")
+    daemon.take("n3")
+    daemon.after(60)
+    assert daemon.slack.causes == ["collective.timeout"]
+
+
+def test_a_cancellation_is_posted_when_slurm_says_that_it_was_not_the_owner(
+    daemon: Daemon,
+) -> None:
+    daemon.answer = lambda case: verdict("slurm.cancelled")
+    by_root = JobFacts(id="12", state="CANCELLED", ended_at=ENDED_AT, uid=1001, by_uid=0)
+    daemon.take("n1", "n2")
+    assert daemon.slack.sent == []
+
+    daemon.slurm.known["12"] = [by_root]
+    daemon.after(1)
+
+    assert daemon.slack.causes == ["slurm.cancelled"]

@@ -11,8 +11,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from firstfault.app import ends as which_ends
 from firstfault.app import lifecycle
 from firstfault.app.journal import say, trouble
+from firstfault.config import Ends
 from firstfault.deliver.outcome import Channel, Failed, retry_at
 from firstfault.intake.case import case
 from firstfault.model import evidence
@@ -49,6 +51,8 @@ ASK_BATCH = 500
 
 REPORT = "report"
 
+DEFAULT_ENDS = Ends()
+
 Clock = Callable[[], dt.datetime]
 Diagnose = Callable[[Case], v.Verdict]
 
@@ -59,11 +63,12 @@ def judge(
     timing: lifecycle.Timing,
     channels: tuple[str, ...],
     clock: Clock,
+    ends: Ends = DEFAULT_ENDS,
 ) -> int:
     """Looks at the jobs that are due; returns how many there were."""
     claim = work.claim_jobs(database, clock(), JUDGE_LEASE_S, BATCH)
     for job in claim.jobs:
-        outcome = _outcome(database, diagnose, timing, channels, job, clock())
+        outcome = _outcome(database, diagnose, timing, channels, job, clock(), ends)
         if work.finish(database, claim, job, outcome, clock()) and outcome.verdict is not None:
             _tell(job, outcome)
     return len(claim.jobs)
@@ -152,6 +157,7 @@ def _outcome(
     channels: tuple[str, ...],
     job: JobStatus,
     now: dt.datetime,
+    ends: Ends,
 ) -> work.Outcome:
     look = lifecycle.look(job, now, timing)
     outcome = work.Outcome(
@@ -181,7 +187,7 @@ def _outcome(
     )
     changed = lifecycle.is_changed(before, verdict)
     unsent = changed or job.posted != job.verdict_revision
-    post = unsent and lifecycle.may_post(verdict, job)
+    post = unsent and lifecycle.may_post(verdict, job) and _is_reported(ends, verdict, job)
     return msgspec.structs.replace(
         outcome,
         state=JUDGED if post or job.state not in (DELIVERED, REVISED) else job.state,
@@ -194,6 +200,11 @@ def _outcome(
         redo=(REPORT,) if not changed and verdict != before and job.posted else (),
         post=post,
     )
+
+
+# What corrects an earlier message always goes.
+def _is_reported(ends: Ends, verdict: v.Verdict, job: JobStatus) -> bool:
+    return job.posted > 0 or which_ends.is_reported(ends, verdict, job.facts, job.facts_closed)
 
 
 def _verdict(database: Database, diagnose: Diagnose, job: JobStatus) -> v.Verdict:

@@ -127,7 +127,7 @@ def _judge(parts: Parts) -> int:
         config.judge.early_s,
         config.slurm.first_ask_s if _is_asked(config) else 0.0,
     )
-    done = passes.judge(parts.database, diagnose, timing, tuple(parts.channels), now)
+    done = passes.judge(parts.database, diagnose, timing, tuple(parts.channels), now, config.ends)
     if done:
         for name in parts.channels:
             parts.bells.ring(name)

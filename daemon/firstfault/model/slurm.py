@@ -24,6 +24,7 @@ class StepFacts(msgspec.Struct, frozen=True):
     """One step: ``id`` is "0", "batch", "extern", "interactive".
 
     ``by_uid`` is split off from "CANCELLED by 1001": srun cancels its own step too, as its user.
+    ``stdout`` and ``stderr`` are paths or patterns, as in `JobFacts`.
     """
 
     id: str
@@ -34,6 +35,8 @@ class StepFacts(msgspec.Struct, frozen=True):
     started_at: dt.datetime | None = None
     ended_at: dt.datetime | None = None
     by_uid: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
 
 
 class JobFacts(msgspec.Struct, frozen=True):
@@ -41,8 +44,11 @@ class JobFacts(msgspec.Struct, frozen=True):
 
     ``state`` is the base state ("FAILED", "CANCELLED"), with ``by_uid`` split off from
     "CANCELLED by 1001". ``nodes`` is Slurm's node list ("n[1-4]"). Times are aware. ``restarts``
-    counts the requeues before this incarnation. ``said_at`` is the line that states all this, where
-    a file does.
+    counts the requeues before this incarnation. ``failed_node`` is the node that a NODE_FAIL is about.
+    ``stdout`` and ``stderr`` are where the output went, as far as Slurm knows (sacct from 24.05 on,
+    of a step from 25.05 on; before, a step's is what its command line says): absolute as a rule, and
+    with %t, %n and %N left in where each task or node has a file of its own. ``said_at`` is the line
+    that states all this, where a file does.
     """
 
     id: str
@@ -65,5 +71,8 @@ class JobFacts(msgspec.Struct, frozen=True):
     time_limit_s: int | None = None
     work_dir: str | None = None
     restarts: int | None = None
+    failed_node: str | None = None
+    stdout: str | None = None
+    stderr: str | None = None
     steps: tuple[StepFacts, ...] = ()
     said_at: Place | None = None
