@@ -80,6 +80,21 @@ def note(settings: Settings, jobs: Tuple[str, ...], node: str, record: str) -> N
         os.rename(aside, os.path.join(kept, name))
 
 
+def forget(settings: Settings, records: Set[str]) -> None:
+    """Forgets these records, which left the spool but not for the daemon: the folders of which they
+    tell are evidence that is left. Raises OSError.
+    """
+    kept = os.path.join(settings.queue, KEPT)
+    if not os.path.isdir(kept):
+        return
+    for name in os.listdir(kept):
+        path = os.path.join(kept, name)
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            told = file.read(4096).splitlines()[1:2]
+        if told and told[0] in records:
+            os.unlink(path)
+
+
 def sweep(settings: Settings) -> List[str]:
     """Removes what is no longer needed; what could not be removed, a sentence each.
 
