@@ -5,56 +5,75 @@ import binascii
 import errno
 import os
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
-from firstfault_epilog import (
-    cgroup,
-    confined,
-    joblogs,
-    kernel,
-    kernel_evidence,
-    mounts,
-    oom_table,
-    plans,
-    privacy,
-)
+from firstfault_epilog import confined, joblogs, mounts, plans, privacy
+from firstfault_epilog import moment as moments
 from firstfault_epilog.entries import Entry
 from firstfault_epilog.job import Job, job_of
-from firstfault_epilog.record import Clock, Coverage, Excerpt, File, Record, identity, instant
+from firstfault_epilog.moment import Moment
+from firstfault_epilog.record import Clock, Coverage, Excerpt, File, Record, identity
 from firstfault_epilog.settings import Settings
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 TEXT_MAX = 4096
 FRAMES_MAX = 20000
 _WHATS = ("job-output", "rank-log", "error-json", "flight-recorder")
 _STATES = ("full", "partial", "none")
 
 
-def collect(entry: Entry, settings: Settings, clock: Clock) -> Record:
-    """Everything this node knows of the end in ``entry``. What cannot be had is in coverage."""
-    job = job_of(entry)
-    boot_id = settings.boot_id or _boot_id()
+class Asked(NamedTuple):
+    """What the daemon asked of the node on one end.
+
+    ``paths`` are logs that only Slurm knows of; ``reads_shared``: read what all nodes see, though
+    it is other nodes' part.
+    """
+
+    paths: Tuple[str, ...] = ()
+    reads_shared: bool = False
+
+
+_UNASKED = Asked()
+
+
+def look(entry: Entry, settings: Settings, clock: Clock) -> Moment:
+    """What can only be known now of the end in ``entry``; no log is opened of a job that gives
+    facts alone."""
     unread = privacy.facts_only(entry, settings)
     if unread is None:
-        files, coverage, notes = _evidence(entry, job, settings, clock)
-        environment = entry.environment
+        return moments.read(entry, job_of(entry), settings, clock)
+    row = Coverage("kernel", settings.kernel_log, "none", *unread)
+    return Moment(moments.boot_id(settings), clock, kernel_rows=(row,))
+
+
+def record_id(entry: Entry, moment: Moment) -> str:
+    """The id of the record that tells of the end in ``entry``."""
+    job = job_of(entry)
+    return identity(job.cluster, job.id, job.node, moment.boot_id or "", entry.unique)
+
+
+def collect(entry: Entry, settings: Settings, moment: Moment, asked: Asked = _UNASKED) -> Record:
+    """Everything this node knows of the end in ``entry``. What cannot be had is in coverage."""
+    job = job_of(entry)
+    unread = privacy.facts_only(entry, settings)
+    environment = entry.environment
+    if unread is None:
+        files, coverage, notes = _evidence(entry, job, settings, moment, asked)
     else:
-        rows = ("kernel", settings.kernel_log), ("job-output", None), ("rank-log", None)
-        coverage = [Coverage(what, path, "none", *unread) for what, path in rows]
-        files, notes = [], [f"facts only: {unread.detail}"]
+        rows = [Coverage(what, None, "none", *unread) for what in ("job-output", "rank-log")]
+        files, coverage, notes = [], [*moment.kernel_rows, *rows], [f"facts only: {unread.detail}"]
         environment = privacy.facts(entry.environment)
     if job.started_at_s is None:
         notes.append("Slurm did not tell the node when the job started")
     record = Record(
-        id=identity(job.cluster, job.id, job.node, boot_id or "", entry.unique),
+        id=record_id(entry, moment),
         cluster=job.cluster,
         job=job.id,
         node=job.node,
-        boot_id=boot_id,
+        boot_id=moment.boot_id,
         ended_at_s=job.ended_at_s,
         collected_at_s=time.time(),
         environment=environment,
-        clock=clock,
+        clock=moment.clock,
         files=tuple(files),
         coverage=tuple(coverage),
         notes=tuple(notes),
@@ -63,88 +82,24 @@ def collect(entry: Entry, settings: Settings, clock: Clock) -> Record:
 
 
 def _evidence(
-    entry: Entry, job: Job, settings: Settings, clock: Clock
+    entry: Entry, job: Job, settings: Settings, moment: Moment, asked: Asked
 ) -> Tuple[List[File], List[Coverage], List[str]]:
-    started = job.started_at_s
-    if started is None:
-        started = job.ended_at_s - settings.max_job_age_s
-    kernel_file, coverage = _kernel(settings, clock, started, job)
     try:
-        files, more, notes = _job_files(entry, job, settings, started)
+        files, rows, notes = _job_files(entry, job, settings, asked)
     except OSError as error:
         # No process could be made: what the kernel said is worth a record by itself.
         reason = errno.errorcode.get(error.errno or 0, "EIO")
         detail = f"the reader could not be started: {os.strerror(error.errno or errno.EIO)}"
-        files, more, notes = [], [_nothing(reason, detail)], []
-    counters, row = cgroup.read(
-        cgroup.Job(job.id, job.uid, job.node, entry.value("SLURM_JOB_SLUID"))
+        files, rows, notes = [], [_nothing(reason, detail)], []
+    return (
+        [*moment.kernel, *moment.counters, *files],
+        [*moment.kernel_rows, *moment.counter_rows, *rows],
+        notes,
     )
-    return kernel_file + counters + files, [*coverage, row, *more], notes
-
-
-def _boot_id() -> Optional[str]:
-    try:
-        with open(BOOT_ID, encoding="ascii") as file:
-            return file.read(64).strip()
-    except (OSError, ValueError):
-        return None
-
-
-def _kernel(
-    settings: Settings, clock: Clock, started_at_s: float, job: Job
-) -> Tuple[List[File], List[Coverage]]:
-    log = kernel.read(settings.kernel_log)
-    coverage = list(log.coverage)
-    if not log.lines:
-        return [], coverage
-    offset = clock.kernel_offset_s
-    lines = kernel_evidence.in_window(log.lines, offset, started_at_s, job.ended_at_s)
-    selection = kernel_evidence.select(oom_table.reduced(lines, job.uid))
-    if offset is None:
-        coverage[0] = Coverage(
-            "kernel", log.name, "partial", "clock", "its clock is not known: nothing is left out"
-        )
-    elif settings.kernel_log == kernel.DEVICE:
-        coverage[0] = overwritten(log, offset, started_at_s) or coverage[0]
-        if job.started_at_s is not None:
-            coverage.extend(rebooted(log, offset, job.started_at_s))
-    if selection.dropped:
-        detail = f"{selection.dropped} lines that tell of faults had no room"
-        coverage.append(Coverage("kernel", log.name, "partial", "size", detail))
-    whole = sum(len(excerpt.data) for excerpt in selection.excerpts) == log.size
-    file = File(log.name, "kernel", log.size, None, None, whole, selection.excerpts, False)
-    return [file], coverage
-
-
-def overwritten(log: kernel.Log, offset_s: float, started_at_s: float) -> Optional[Coverage]:
-    """That the log begins too late, None where it does not.
-
-    ``offset_s`` is wall clock minus kernel clock. Only an overwritten beginning hides records:
-    before the boot's first one there was nothing.
-    """
-    first = log.lines[0]
-    begins_at_s = first.microseconds / 1e6 + offset_s
-    if first.sequence == 0 or begins_at_s <= started_at_s:
-        return None
-    detail = "older records were overwritten: it begins after the earliest time looked at"
-    since = instant(begins_at_s)
-    return Coverage("kernel", log.name, "partial", "overwritten", detail, since)
-
-
-def rebooted(log: kernel.Log, offset_s: float, started_at_s: float) -> List[Coverage]:
-    """That the node was booted after the job had started: its log of before is another's.
-
-    ``offset_s`` is wall clock minus kernel clock: when the kernel's clock began.
-    """
-    if offset_s <= started_at_s + kernel_evidence.BEFORE_S:
-        return []
-    at = instant(offset_s)
-    detail = f"the node was booted at {at}, after the job had started: what its kernel said before is not in this log"
-    return [Coverage("kernel", log.name, "partial", "rebooted", detail, at)]
 
 
 def _job_files(
-    entry: Entry, job: Job, settings: Settings, started_at_s: float
+    entry: Entry, job: Job, settings: Settings, asked: Asked
 ) -> Tuple[List[File], List[Coverage], List[str]]:
     notes: List[str] = []
     who = None
@@ -166,7 +121,11 @@ def _job_files(
             return [], [_nothing("EINVAL", str(error))], notes
         notes.extend(notes_on_groups)
     home = None if who is None else who.home
-    plan = plans.plan_of(entry, job, settings, uid, home, started_at_s)
+    since = moments.started_at_s(job, settings)
+    plan = plans.plan_of(entry, job, settings, uid, home, since)
+    plan = plan._replace(
+        asked_for=asked.paths, reads_shared=plan.reads_shared or asked.reads_shared
+    )
     answer = confined.run(lambda send: joblogs.read_all(plan, send), who, settings.read_deadline_s)
     files, coverage = files_of(answer.frames)
     if answer.fault is not None:

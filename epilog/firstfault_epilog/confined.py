@@ -47,23 +47,45 @@ class Answer(NamedTuple):
     fault: Optional[str]
 
 
+class Child(NamedTuple):
+    """A child at work: ``receiver`` can be read from once it has something to say or has ended."""
+
+    pid: int
+    receiver: int
+
+
 def run(work: Callable[[Send], None], identity: Optional[Identity], deadline_s: float) -> Answer:
     """Runs ``work`` in a child with the rights of ``identity``; what it sent.
 
     After ``deadline_s`` the child is killed, and left behind when it does not die: a process
     that waits for a dead file server cannot be killed. Raises OSError where no child can be made.
     """
+    return finish(start(work, identity), deadline_s)
+
+
+def start(work: Callable[[Send], None], identity: Optional[Identity]) -> Child:
+    """Starts ``work`` as `run` does; `finish` has to follow. Raises OSError."""
     receiver, sender = os.pipe()
     parent = os.getpid()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(receiver)
+        os.close(sender)
+        raise
     if child == 0:
         _be_the_child(work, identity, sender, parent)
     os.close(sender)
+    return Child(child, receiver)
+
+
+def finish(child: Child, deadline_s: float) -> Answer:
+    """What the child sent until its end, for which it has ``deadline_s`` from now."""
     try:
-        data, fault = _receive(receiver, time.monotonic() + deadline_s, deadline_s)
+        data, fault = _receive(child.receiver, time.monotonic() + deadline_s, deadline_s)
     finally:
-        os.close(receiver)
-        end = _end(child)
+        os.close(child.receiver)
+        end = _end(child.pid)
     frames, damage = _frames(data)
     return Answer(frames, fault or damage or end)
 

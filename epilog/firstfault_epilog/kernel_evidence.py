@@ -29,6 +29,13 @@ class Selection(NamedTuple):
 
 _OOM_START = re.compile(rb"invoked oom-killer:|Out of memory and no killable")
 _OOM_END = re.compile(rb"Killed process [0-9]+|no killable process")
+# Whose memory limit was full: mm/oom_kill.c since Linux 5.0, and mm/memcontrol.c before.
+_LIMIT = re.compile(
+    rb"oom-kill:constraint=CONSTRAINT_MEMCG,.*?oom_memcg=([^,]*)|killed as a result of limit of (.*)"
+)
+_LIMITED_JOB = re.compile(rb"/job_([0-9]{1,20})(?:/|\Z)")
+# What follows a kill within a limit, line by line.
+_OF_LIMIT = re.compile(rb"oom_reaper: |Memory cgroup out of memory|memory\.oom\.group")
 
 # (expression, lines kept before, lines kept after). Format strings: kernel/, mm/, fs/ and
 # drivers/ of Linux; NVRM and nvidia-nvswitch of NVIDIA's driver.
@@ -110,6 +117,33 @@ def select(lines: Sequence[Line]) -> Selection:
         room -= size
         kept.update(blocks[index])
     return Selection(_excerpts(lines, kept), dropped)
+
+
+def alarms(lines: Sequence[Line], jobs: Sequence[str]) -> bool:
+    """Whether ``lines`` tell of a fault of the node or of one of ``jobs``.
+
+    What the kernel did because the memory limit of another job was full is neither.
+    """
+    others = False
+    found = []
+    for block in _blocks(lines):
+        limited = _limited_jobs(lines, block)
+        if limited and not limited.intersection(jobs):
+            others = True
+        else:
+            found.append(block)
+    return any(not (others and _OF_LIMIT.search(lines[block[0]].text)) for block in found)
+
+
+# The jobs whose memory limit was full at an OOM kill; empty where it was none's, or nobody says.
+def _limited_jobs(lines: Sequence[Line], block: List[int]) -> Set[str]:
+    found = set()
+    for index in block:
+        match = _LIMIT.search(lines[index].text)
+        job = _LIMITED_JOB.search(match.group(1) or match.group(2) or b"") if match else None
+        if job is not None:
+            found.add(job.group(1).decode("ascii"))
+    return found
 
 
 def _blocks(lines: Sequence[Line]) -> List[List[int]]:

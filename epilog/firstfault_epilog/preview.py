@@ -36,7 +36,8 @@ def run(config: str, job: str, out: TextIO) -> int:
         return 1
     for end in found:
         clock = kernel.calibrate(settings.kernel_log, settings.kernel_offset_s, time.time())
-        evidence = collection.collect(end.entry, settings, clock)
+        moment = collection.look(end.entry, settings, clock)
+        evidence = collection.collect(end.entry, settings, moment)
         size = len(record.encode(evidence))
         print(f"job {evidence.job} on {shown(evidence.node)}, from {shown(end.where)}", file=out)
         for file in evidence.files:

@@ -50,6 +50,22 @@ def facts(environment: Dict[bytes, bytes]) -> Dict[bytes, bytes]:
     return {key: value for key, value in environment.items() if key not in FREE_TEXT}
 
 
+def at_rest(entry: Entry, settings: Settings) -> Entry:
+    """The entry as it may lie on a disk for a while: no secret in the owner's free words, and of
+    a job that gives facts alone no more than says so."""
+    environment = dict(entry.environment)
+    unread = facts_only(entry, settings)
+    if unread is not None:
+        environment = facts(environment)
+        if unread.word == "opt-out":
+            environment[b"SLURM_JOB_COMMENT"] = settings.opt_out_word.encode("utf-8")
+    elif settings.mask_secrets:
+        for name in (b"SLURM_JOB_COMMENT", b"SLURM_JOB_EXTRA"):
+            if name in environment:
+                environment[name] = masking.masked(environment[name]).data
+    return entry._replace(environment=environment)
+
+
 def without_secrets(record: Record) -> Record:
     """The record with the secrets in its excerpts and variables masked, and a note of how many."""
     count = 0

@@ -45,6 +45,10 @@ class Settings(NamedTuple):
     munge_socket: Optional[str] = None
     ca_file: Optional[str] = None
     keep_mb: float = 256.0
+    pending_after_s: float = 600.0
+    pending_ask_s: float = 15.0
+    pending_ttl_s: float = 3600.0
+    pending_max: int = 1000
 
 
 KEYS = (
@@ -79,6 +83,10 @@ KEYS = (
     "FIRSTFAULT_MUNGE_SOCKET",
     "FIRSTFAULT_CA_FILE",
     "FIRSTFAULT_KEEP_MB",
+    "FIRSTFAULT_PENDING_AFTER_S",
+    "FIRSTFAULT_PENDING_ASK_S",
+    "FIRSTFAULT_PENDING_TTL_S",
+    "FIRSTFAULT_PENDING_MAX",
 )
 # The shell of the Epilog and of the TaskProlog stops reading at this line.
 STUB_END = "# ---"
@@ -143,6 +151,13 @@ def of(values: Dict[str, str]) -> Tuple[Settings, List[str]]:
             value = float(values[key]) if values.get(key) else fallback
         except ValueError:
             faults.append(f"{key}: {values[key][:40]!r} is not a number: {fallback} is used")
+            return fallback
+        return value
+
+    def length(key: str, fallback: float) -> float:
+        value = number(key, fallback)
+        if value is None or not 0 <= value < 1e9:
+            faults.append(f"{key}: {values[key][:40]!r} is not 0 or more: {fallback:g} is used")
             return fallback
         return value
 
@@ -218,6 +233,10 @@ def of(values: Dict[str, str]) -> Tuple[Settings, List[str]]:
         munge_socket=optional_path("FIRSTFAULT_MUNGE_SOCKET"),
         ca_file=optional_path("FIRSTFAULT_CA_FILE"),
         keep_mb=number("FIRSTFAULT_KEEP_MB", None) or default.keep_mb,
+        pending_after_s=length("FIRSTFAULT_PENDING_AFTER_S", default.pending_after_s),
+        pending_ask_s=length("FIRSTFAULT_PENDING_ASK_S", default.pending_ask_s),
+        pending_ttl_s=length("FIRSTFAULT_PENDING_TTL_S", default.pending_ttl_s),
+        pending_max=int(length("FIRSTFAULT_PENDING_MAX", default.pending_max)),
     )
     return settings, faults
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from firstfault.signatures import signatures
-from firstfault_epilog import collection, kernel, kernel_evidence
+from firstfault_epilog import kernel, kernel_evidence, moment
 from tests.epilog.node import Node, file_of
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -69,7 +69,7 @@ def test_a_log_that_lost_its_beginning_says_from_when_it_is_whole() -> None:
     first = kernel.parse(b"6,912,5000000,-;eth0: link up\n")
     log = kernel.Log(kernel.DEVICE, 30, first, ())
 
-    row = collection.overwritten(log, 1_800_000_000.0, 1_800_000_001.0)
+    row = moment.overwritten(log, 1_800_000_000.0, 1_800_000_001.0)
 
     assert row is not None
     assert (row.state, row.since) == ("partial", "2027-01-15T08:00:05.000000Z")
@@ -79,8 +79,8 @@ def test_a_log_that_begins_at_boot_or_before_the_job_lost_nothing() -> None:
     from_boot = kernel.Log(kernel.DEVICE, 30, kernel.parse(b"6,0,5000000,-;Linux\n"), ())
     wrapped = kernel.Log(kernel.DEVICE, 30, kernel.parse(b"6,912,5000000,-;eth0\n"), ())
 
-    assert collection.overwritten(from_boot, 1_800_000_000.0, 1_800_000_001.0) is None
-    assert collection.overwritten(wrapped, 1_800_000_000.0, 1_800_000_099.0) is None
+    assert moment.overwritten(from_boot, 1_800_000_000.0, 1_800_000_001.0) is None
+    assert moment.overwritten(wrapped, 1_800_000_000.0, 1_800_000_099.0) is None
 
 
 def test_the_markers_themselves_are_no_evidence() -> None:
@@ -300,11 +300,11 @@ def test_without_the_right_to_read_the_device_the_reason_is_told(owner: pwd.stru
 def test_a_node_that_was_booted_after_the_job_had_started_says_so() -> None:
     log = kernel.Log(kernel.DEVICE, 30, kernel.parse(b"6,0,0,-;Linux version 6.18\n"), ())
 
-    (row,) = collection.rebooted(log, 1_800_000_100.0, 1_800_000_000.0)
+    (row,) = moment.rebooted(log, 1_800_000_100.0, 1_800_000_000.0)
 
     assert (row.state, row.reason) == ("partial", "rebooted")
     assert row.since == "2027-01-15T08:01:40.000000Z"
-    assert collection.rebooted(log, 1_800_000_000.0, 1_800_000_100.0) == []
+    assert moment.rebooted(log, 1_800_000_000.0, 1_800_000_100.0) == []
 
 
 @needs_kmsg
