@@ -6,6 +6,7 @@ etc/firstfault.toml holds every key at its default; a test keeps it, this and th
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import math
 import re
 import tomllib
@@ -35,6 +36,24 @@ class Spool(msgspec.Struct, frozen=True):
     max_record_bytes: int = 64 * 1024 * 1024
 
 
+class Intake(msgspec.Struct, frozen=True):
+    """[intake]: records and questions that nodes send by HTTP."""
+
+    enabled: bool = False
+    host: str = "127.0.0.1"
+    port: int = 8766
+    tls_cert: str = ""
+    tls_key: str = ""
+    munge: bool = True
+    munge_socket: str = ""
+    uids: tuple[int, ...] = (0,)
+    key_file: str = ""
+    max_connections: int = 512
+    max_waiting_bytes: int = 64 * 1024 * 1024
+    head_s: float = 10.0
+    body_s: float = 30.0
+
+
 class Store(msgspec.Struct, frozen=True):
     """[store]: the database."""
 
@@ -60,6 +79,7 @@ class Ends(msgspec.Struct, frozen=True):
     cancelled: Reported = "always"
     cancelled_by_owner: Reported = "if-failed"
     preempted: Reported = "if-failed"
+    requeued: Reported = "if-failed"
 
 
 class Judge(msgspec.Struct, frozen=True):
@@ -99,6 +119,14 @@ class Web(msgspec.Struct, frozen=True):
     public_url: str = ""
 
 
+class Metrics(msgspec.Struct, frozen=True):
+    """[metrics]: what Prometheus reads."""
+
+    enabled: bool = True
+    host: str = ""
+    port: int = 8767
+
+
 class Log(msgspec.Struct, frozen=True):
     """[log]: what is written to standard error."""
 
@@ -112,6 +140,7 @@ class Config(msgspec.Struct, frozen=True):
 
     allow_root: bool = False
     spool: Spool = Spool()
+    intake: Intake = Intake()
     store: Store = Store()
     slurm: Slurm = Slurm()
     ends: Ends = Ends()
@@ -120,6 +149,7 @@ class Config(msgspec.Struct, frozen=True):
     report: Report = Report()
     slack: Slack = Slack()
     web: Web = Web()
+    metrics: Metrics = Metrics()
     log: Log = Log()
 
 
@@ -222,13 +252,17 @@ def _located(message: str) -> str:
 
 
 def _contradictions(config: Config) -> list[tuple[str, str]]:
-    wrong = _numbers(config)
+    wrong = _numbers(config) + _intake(config)
     for key, path in (
         ("spool.dir", config.spool.dir),
         ("report.dir", config.report.dir),
         ("slurm.sacct", config.slurm.sacct),
         ("diagnosis.signatures", config.diagnosis.signatures),
         ("slack.webhook_file", config.slack.webhook_file),
+        ("intake.tls_cert", config.intake.tls_cert),
+        ("intake.tls_key", config.intake.tls_key),
+        ("intake.munge_socket", config.intake.munge_socket),
+        ("intake.key_file", config.intake.key_file),
     ):
         if (path or key.endswith(".dir")) and not path.startswith("/"):
             wrong.append((key, f"is {path!r}; it must be an absolute path."))
@@ -243,9 +277,33 @@ def _contradictions(config: Config) -> list[tuple[str, str]]:
     return wrong
 
 
+def _intake(config: Config) -> list[tuple[str, str]]:
+    intake = config.intake
+    wrong = []
+    if bool(intake.tls_cert) != bool(intake.tls_key):
+        wrong.append(("intake.tls_cert", "and intake.tls_key belong together: set both."))
+    if not _is_loopback(intake.host) and not intake.tls_cert:
+        said = f"is {intake.host!r}: off loopback TLS is needed, set intake.tls_cert and tls_key."
+        wrong.append(("intake.host", said))
+    if intake.enabled and not intake.munge and not intake.key_file:
+        wrong.append(("intake.munge", "is false: then intake.key_file must name a key."))
+    if intake.max_waiting_bytes < config.spool.max_file_bytes:
+        said = f"must be spool.max_file_bytes ({config.spool.max_file_bytes}) or more."
+        wrong.append(("intake.max_waiting_bytes", f"is {intake.max_waiting_bytes}; it {said}"))
+    return wrong
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _numbers(config: Config) -> list[tuple[str, str]]:
     positive = ["spool.scan_s", "spool.max_file_bytes", "spool.max_record_bytes"]
     positive += ["slurm.timeout_s", "slack.timeout_s", "slack.attempts"]
+    positive += ["intake.max_connections", "intake.head_s", "intake.body_s"]
     not_negative = ("slurm.first_ask_s", "slurm.give_up_s", "judge.settle_s", "judge.early_s")
     # Longer, and a question or a delivery would be claimed anew while it is under way.
     most = {"slurm.timeout_s": 60, "slack.timeout_s": 25}
@@ -258,6 +316,9 @@ def _numbers(config: Config) -> list[tuple[str, str]]:
     wrong += [(key, "must be more than 0.") for key in positive if not values[key] > 0]
     wrong += [(key, "must be 0 or more.") for key in not_negative if not values[key] >= 0]
     wrong += [(key, f"must be {top} or less.") for key, top in most.items() if values[key] > top]
-    if not 0 <= config.web.port <= 65535:
-        wrong.append(("web.port", "must be 0 to 65535 (0: any free one)."))
+    wrong += [
+        (key, "must be 0 to 65535 (0: any free one).")
+        for key in ("web.port", "metrics.port")
+        if not 0 <= values[key] <= 65535
+    ]
     return [(key, f"is {values[key]}; it {said}") for key, said in wrong]

@@ -274,6 +274,13 @@ def listening(host: str, port: int) -> socket.socket:
     return sock
 
 
+def address(sock: socket.socket, secure: bool) -> str:
+    """The URL under which ``sock`` is reached."""
+    host, port = sock.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if secure else 'http'}://{shown}:{port}"
+
+
 def tls(certificate: Path, key: Path) -> ssl.SSLContext:
     """What a server with these PEM files needs. Raises OSError (ssl.SSLError is one)."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
