@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 
 import msgspec
 
@@ -17,11 +18,40 @@ JUDGED = "judged"
 DELIVERED = "delivered"
 REVISED = "revised"
 
+# What may follow a state, beside staying in it. A job begins as seen.
+TRANSITIONS: Mapping[str, frozenset[str]] = {
+    SEEN: frozenset({COLLECTING, SETTLED, JUDGED}),
+    COLLECTING: frozenset({SETTLED, JUDGED}),
+    SETTLED: frozenset({JUDGED}),
+    JUDGED: frozenset({DELIVERED, REVISED}),
+    DELIVERED: frozenset({JUDGED}),
+    REVISED: frozenset({JUDGED}),
+}
+
+# Jobs in these wait for nothing, unless they are due all the same.
+CLOSED = frozenset({JUDGED, DELIVERED, REVISED})
+
+
+class StateError(ValueError):
+    """A state that cannot follow the one that a job is in."""
+
+
+def moved(before: str, after: str) -> str:
+    """``after``, where a job that is in the state ``before`` may be in it next.
+
+    Raises `StateError`.
+    """
+    if after != before and after not in TRANSITIONS[before]:
+        raise StateError(f"a job that is {before} cannot become {after}")
+    return after
+
+
 # A delivery's way.
 PENDING = "pending"
 SENT = "sent"
 DEAD = "dead"
 SUPERSEDED = "superseded"
+SHADOW = "shadow"
 
 
 class Incoming(msgspec.Struct, frozen=True):
@@ -29,7 +59,8 @@ class Incoming(msgspec.Struct, frozen=True):
 
     ``body`` is its JSON as it came, gzip as a rule, and ``size`` its bytes without compression.
     ``nodes`` is the job's node list, expanded; ``run`` is what tells this incarnation of the
-    job from another (SLUID, else start time), None where the node did not know.
+    job from another (SLUID, else start time), None where the node did not know. Of a heterogeneous
+    job ``job`` is the leader's id, ``component`` the component's own, and ``nodes`` are its nodes.
     """
 
     record_id: str
@@ -43,6 +74,7 @@ class Incoming(msgspec.Struct, frozen=True):
     suspicious: bool
     body: bytes
     size: int
+    component: str | None = None
 
 
 class JobStatus(msgspec.Struct, frozen=True):
@@ -51,7 +83,9 @@ class JobStatus(msgspec.Struct, frozen=True):
     Revisions count changes: of the evidence, of Slurm's facts, and of the verdict (0: none
     yet). ``facts_closed`` is True when Slurm will not be asked any more, whether it answered
     or not. ``suspicious`` is True when a node saw anything but a clean end. ``posted`` is the
-    last verdict revision for which deliveries were made.
+    last verdict revision for which deliveries were made. ``components`` counts those of a
+    heterogeneous job that have reported, 0 for any other; how many it has is not told to nodes.
+    ``emptied_at`` is when its evidence was given up by age or size: the verdict stands then.
     """
 
     key: int
@@ -76,6 +110,8 @@ class JobStatus(msgspec.Struct, frozen=True):
     suspicious: bool
     verdict_revision: int
     posted: int
+    components: int = 0
+    emptied_at: dt.datetime | None = None
 
 
 class StoredVerdict(msgspec.Struct, frozen=True):
@@ -119,3 +155,26 @@ class JobSummary(msgspec.Struct, frozen=True):
     confidence: str | None = None
     rank: int | None = None
     host: str | None = None
+
+
+# What a node was in a failure.
+INITIATOR = "initiator"
+TOOK_PART = "took-part"
+
+
+class NodeIncident(msgspec.Struct, frozen=True):
+    """A failure whose cause may lie in the system, seen from a node that its verdict names.
+
+    ``role`` is "initiator" for the host of the first failure, "took-part" for hosts that failed
+    alike or may have been first. ``domain`` is "system" or "either".
+    """
+
+    node: str
+    cluster: str | None
+    job: str
+    incarnation: int
+    at: dt.datetime
+    role: str
+    cause: str
+    domain: str
+    confidence: str

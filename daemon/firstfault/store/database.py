@@ -17,8 +17,9 @@ from alembic.runtime.migration import MigrationContext
 from firstfault.store.schema import compatibility
 
 BUSY_S = 30.0
-# Any number that no other program takes in this database.
-MIGRATION_LOCK = 0x6669727374
+# What only one program does at a time; numbers that no other program takes in this database.
+MIGRATING = 0x66697273740001
+JOBS = 0x66697273740002  # changing several jobs: two might wait for each other
 
 
 class StoreError(RuntimeError):
@@ -85,6 +86,15 @@ def open_store(url: str) -> Database:
     return database
 
 
+def hold(connection: sa.Connection, lock: int) -> None:
+    """Waits until no other transaction holds ``lock``, and holds it until this one ends.
+
+    On SQLite there is nothing to do: whoever writes is alone.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock)))
+
+
 def migrate(engine: sa.Engine) -> None:
     """Brings the schema to this program's version, or finds that it is a newer, usable one.
 
@@ -96,11 +106,9 @@ def migrate(engine: sa.Engine) -> None:
     scripts = alembic.script.ScriptDirectory.from_config(config)
     known = {script.revision for script in scripts.walk_revisions()}
     with engine.connect() as connection:
-        # SQLite's BEGIN IMMEDIATE is the lock; elsewhere it is taken here.
         connection.execution_options(firstfault_write=True)
         with connection.begin():
-            if engine.dialect.name == "postgresql":
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
+            hold(connection, MIGRATING)
             found = set(MigrationContext.configure(connection).get_current_heads())
             if found <= known:
                 config.attributes["connection"] = connection

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
-from firstfault.store.database import Database
+from firstfault.store.database import JOBS, Database, hold
 from firstfault.store.schema import deliveries, jobs, verdicts
+
+
+class _Job(NamedTuple):
+    key: int
+    state: str
+    posted: int
 
 
 def claim(
@@ -25,35 +32,43 @@ def claim(
         deliveries.c.state == j.PENDING,
         deliveries.c.next_at <= now,
     )
-    query = sa.select(deliveries).where(due).order_by(deliveries.c.key).limit(limit)
+    keys = sa.select(deliveries.c.key).where(due).order_by(deliveries.c.next_at).limit(limit)
     with database.reading() as connection:
-        rows = connection.execute(query).all()
-    claimed = []
-    if rows:
-        with database.writing() as connection:
-            for row in rows:
-                taken = connection.execute(
-                    deliveries.update()
-                    .where(deliveries.c.key == row.key, due)
-                    .values(
-                        attempts=deliveries.c.attempts + 1,
-                        next_at=now + dt.timedelta(seconds=lease_s),
-                    )
-                )
-                if taken.rowcount == 1:
-                    claimed.append(_delivery(connection, row))
-    return claimed
+        if connection.execute(keys.limit(1)).first() is None:
+            return []
+    with database.writing() as connection:
+        mine = connection.execute(keys.with_for_update(skip_locked=True)).scalars().all()
+        if not mine:
+            return []
+        taken = connection.execute(
+            deliveries.update()
+            .where(deliveries.c.key.in_(mine))
+            .values(
+                attempts=deliveries.c.attempts + 1,
+                next_at=now + dt.timedelta(seconds=lease_s),
+            )
+            .returning(deliveries)
+        )
+        rows = {row.key: row for row in taken}
+        return [_delivery(connection, rows[key]) for key in mine]
 
 
 def drop_others(database: Database, channels: Collection[str]) -> int:
     """Gives up what waits for a channel that is not among ``channels``; returns how many."""
+    others = sa.and_(deliveries.c.state == j.PENDING, deliveries.c.channel.not_in(channels))
+    dropped = 0
     with database.writing() as connection:
-        dropped = connection.execute(
-            deliveries.update()
-            .where(deliveries.c.state == j.PENDING, deliveries.c.channel.not_in(channels))
-            .values(state=j.DEAD, next_at=None, error="this channel is not configured any more")
-        )
-        return dropped.rowcount
+        hold(connection, JOBS)
+        query = sa.select(deliveries.c.job_key).where(others).distinct()
+        for job_key in sorted(connection.execute(query).scalars()):
+            job = _locked(connection, job_key)
+            dropped += connection.execute(
+                deliveries.update()
+                .where(deliveries.c.job_key == job_key, others)
+                .values(state=j.DEAD, next_at=None, error="this channel is not configured any more")
+            ).rowcount
+            _settle(connection, job)
+    return dropped
 
 
 def sent(database: Database, delivery: j.Delivery, now: dt.datetime) -> None:
@@ -70,41 +85,49 @@ def failed(
 
 
 def _note(database: Database, delivery: j.Delivery, **values: object) -> None:
+    mine = deliveries.c.key == delivery.key
     with database.writing() as connection:
+        job_key = connection.execute(sa.select(deliveries.c.job_key).where(mine)).scalar_one()
+        job = _locked(connection, job_key)
         # While this was on its way, a newer revision may have superseded it, or more facts may
         # have made it due again, its attempts counted anew.
-        connection.execute(
+        noted = connection.execute(
             deliveries.update()
             .where(
-                deliveries.c.key == delivery.key,
+                mine,
                 deliveries.c.state == j.PENDING,
                 deliveries.c.attempts == delivery.attempts,
             )
             .values(**values)
         )
-        if values["state"] != j.PENDING:
-            _settle_job(connection, delivery.key)
+        if noted.rowcount and values["state"] != j.PENDING:
+            _settle(connection, job)
 
 
-def _settle_job(connection: sa.Connection, key: int) -> None:
-    row = connection.execute(sa.select(deliveries).where(deliveries.c.key == key)).one()
-    waiting = sa.select(deliveries.c.key).where(
-        deliveries.c.job_key == row.job_key, deliveries.c.state == j.PENDING
+def _locked(connection: sa.Connection, job_key: int) -> _Job:
+    # The job before its deliveries, as `work.finish` does: else two would wait for each other.
+    query = sa.select(jobs.c.key, jobs.c.state, jobs.c.posted).where(jobs.c.key == job_key)
+    return _Job(*connection.execute(query.with_for_update()).one())
+
+
+def _settle(connection: sa.Connection, job: _Job) -> None:
+    """Moves the job on where nothing of it waits to be delivered any more."""
+    if job.state != j.JUDGED or _has(connection, job, deliveries.c.state == j.PENDING):
+        return
+    corrected = _has(
+        connection, job, deliveries.c.state == j.SENT, deliveries.c.revision < job.posted
     )
-    older = sa.select(deliveries.c.key).where(
-        deliveries.c.job_key == row.job_key,
-        deliveries.c.state == j.SENT,
-        deliveries.c.revision < row.revision,
-    )
-    connection.execute(
-        jobs.update()
-        .where(
-            jobs.c.key == row.job_key,
-            jobs.c.state.in_((j.JUDGED, j.DELIVERED, j.REVISED)),
-            ~sa.exists(waiting),
-        )
-        .values(state=sa.case((sa.exists(older), j.REVISED), else_=j.DELIVERED))
-    )
+    state = j.moved(job.state, j.REVISED if corrected else j.DELIVERED)
+    connection.execute(jobs.update().where(jobs.c.key == job.key).values(state=state))
+
+
+def _has(
+    connection: sa.Connection,
+    job: _Job,
+    *wanted: sa.ColumnElement[bool],
+) -> bool:
+    query = sa.select(deliveries.c.key).where(deliveries.c.job_key == job.key, *wanted)
+    return connection.execute(query.limit(1)).first() is not None
 
 
 def _delivery(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> j.Delivery:
@@ -135,7 +158,7 @@ def _delivery(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> j.D
         key=row.key,
         delivery_id=row.delivery_id,
         channel=row.channel,
-        attempts=row.attempts + 1,
+        attempts=row.attempts,
         current=j.StoredVerdict(
             cluster=found.cluster or None,
             job=found.job,

@@ -10,7 +10,7 @@ import msgspec
 import sqlalchemy as sa
 
 from firstfault.model import jobs as j
-from firstfault.store.database import Database
+from firstfault.store.database import JOBS, Database, hold
 from firstfault.store.schema import evidence, jobs
 
 # Epilogs of one end run within a minute of each other (KillWait, UnkillableStepTimeout); a
@@ -53,6 +53,8 @@ def keep(database: Database, records: Sequence[j.Incoming], now: dt.datetime) ->
     A second copy is no error.
     """
     with database.writing() as connection:
+        # Two that see no row of a job would both begin one.
+        hold(connection, JOBS)
         known = _known(connection, [record.record_id for record in records])
         fresh: dict[tuple[str, str], dict[str, j.Incoming]] = {}
         for record in records:

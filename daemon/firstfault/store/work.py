@@ -15,7 +15,8 @@ import sqlalchemy as sa
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
 from firstfault.model.slurm import JobFacts
-from firstfault.store.database import Database
+from firstfault.store import incidents
+from firstfault.store.database import JOBS, Database, hold
 from firstfault.store.schema import deliveries, jobs, verdicts
 
 
@@ -54,26 +55,83 @@ def claim_jobs(database: Database, now: dt.datetime, lease_s: float, limit: int)
     free = sa.and_(
         jobs.c.look_at <= now, sa.or_(jobs.c.lease_until.is_(None), jobs.c.lease_until < now)
     )
-    due = sa.select(jobs.c.key).where(free).order_by(jobs.c.look_at).limit(limit)
-    with database.reading() as connection:
-        keys = connection.execute(due).scalars().all()
-    if not keys:
-        return Claim(lease, ())
-    with database.writing() as connection:
-        connection.execute(
-            jobs.update()
-            .where(jobs.c.key.in_(keys), free)
-            .values(lease=lease, lease_until=now + dt.timedelta(seconds=lease_s))
-        )
-        rows = connection.execute(sa.select(jobs).where(jobs.c.lease == lease)).all()
+    until = now + dt.timedelta(seconds=lease_s)
+    rows = _claimed(database, free, jobs.c.look_at, limit, {"lease": lease, "lease_until": until})
     return Claim(lease, tuple(status(row) for row in rows))
+
+
+def renew(
+    database: Database, claim: Claim, job: j.JobStatus, now: dt.datetime, lease_s: float
+) -> bool:
+    """Makes the lease of a claimed job end later; False where it was lost meanwhile."""
+    with database.writing() as connection:
+        renewed = connection.execute(
+            jobs.update()
+            .where(jobs.c.key == job.key, jobs.c.lease == claim.lease)
+            .values(lease_until=now + dt.timedelta(seconds=lease_s))
+        )
+        return renewed.rowcount == 1
 
 
 def finish(
     database: Database, claim: Claim, job: j.JobStatus, outcome: Outcome, now: dt.datetime
 ) -> bool:
-    """Stores ``outcome`` and gives the job back; False where the lease was lost meanwhile."""
+    """Stores ``outcome`` and gives the job back; False where the lease was lost meanwhile.
+
+    Raises `firstfault.model.jobs.StateError` for a state that the job cannot be in next.
+    """
     revision = job.verdict_revision + (outcome.verdict is not None)
+    mine = sa.and_(jobs.c.key == job.key, jobs.c.lease == claim.lease)
+    verdict = outcome.verdict or outcome.refreshed
+    with database.writing() as connection:
+        # A delivery may have moved the job on while it was judged.
+        state = connection.execute(sa.select(jobs.c.state).where(mine).with_for_update()).scalar()
+        if state is None:
+            return False
+        if outcome.post or outcome.state != job.state:
+            state = j.moved(state, outcome.state)
+        values = _changed(job, outcome, revision, now) | {"state": state}
+        if verdict is not None:
+            values |= _listed(verdict)
+            _write_verdict(connection, job.key, revision, verdict, outcome.verdict is not None, now)
+            incidents.replace(connection, job.key, verdict, job.first_ended_at)
+        connection.execute(jobs.update().where(mine).values(values))
+        _queue(connection, job.key, revision, outcome, now)
+    return True
+
+
+def claim_questions(
+    database: Database, now: dt.datetime, lease_s: float, limit: int
+) -> list[j.JobStatus]:
+    """Jobs of which Slurm is to be asked now; asked again after the lease if nobody answers."""
+    due = sa.and_(jobs.c.ask_at <= now, jobs.c.facts_closed.is_(False))
+    again = now + dt.timedelta(seconds=lease_s)
+    rows = _claimed(database, due, jobs.c.ask_at, limit, {"ask_at": again})
+    return [status(row) for row in rows]
+
+
+def _claimed(
+    database: Database,
+    due: sa.ColumnElement[bool],
+    since: sa.Column[dt.datetime],
+    limit: int,
+    values: dict[str, object],
+) -> list[sa.Row[tuple[object, ...]]]:
+    """Rows of jobs that were due, the longest first, with ``values`` set: nobody else has them."""
+    keys = sa.select(jobs.c.key).where(due).order_by(since).limit(limit)
+    with database.reading() as connection:
+        if connection.execute(keys.limit(1)).first() is None:
+            return []  # the rule: it takes no lock, and SQLite has but one for writing
+    with database.writing() as connection:
+        mine = connection.execute(keys.with_for_update(skip_locked=True)).scalars().all()
+        changed = jobs.update().where(jobs.c.key.in_(mine)).values(values).returning(jobs)
+        found = {row.key: row for row in connection.execute(changed)} if mine else {}
+    return [found[key] for key in mine]
+
+
+def _changed(
+    job: j.JobStatus, outcome: Outcome, revision: int, now: dt.datetime
+) -> dict[str, object]:
     # What came in while the job was judged must be looked at, whatever the outcome says.
     newer = sa.or_(
         jobs.c.evidence_revision > job.evidence_revision,
@@ -81,7 +139,6 @@ def finish(
         jobs.c.facts_closed != job.facts_closed,
     )
     values: dict[str, object] = {
-        "state": outcome.state,
         "settled_at": outcome.settled_at,
         "tried_at": outcome.tried_at,
         "judged_evidence": outcome.judged_evidence,
@@ -97,42 +154,7 @@ def finish(
     }
     if outcome.ask_at is not None:
         values["ask_at"] = outcome.ask_at
-    verdict = outcome.verdict or outcome.refreshed
-    if verdict is not None:
-        values |= _listed(verdict)
-    with database.writing() as connection:
-        changed = connection.execute(
-            jobs.update().where(jobs.c.key == job.key, jobs.c.lease == claim.lease).values(values)
-        )
-        if changed.rowcount != 1:
-            return False
-        if verdict is not None:
-            _write_verdict(connection, job.key, revision, verdict, outcome.verdict is not None, now)
-        _queue(connection, job.key, revision, outcome, now)
-    return True
-
-
-def claim_questions(
-    database: Database, now: dt.datetime, lease_s: float, limit: int
-) -> list[j.JobStatus]:
-    """Jobs of which Slurm is to be asked now; asked again after the lease if nobody answers."""
-    due = (
-        sa.select(jobs)
-        .where(jobs.c.ask_at <= now, jobs.c.facts_closed.is_(False))
-        .order_by(jobs.c.ask_at)
-        .limit(limit)
-    )
-    with database.reading() as connection:
-        rows = connection.execute(due).all()
-    if not rows:
-        return []
-    with database.writing() as connection:
-        connection.execute(
-            jobs.update()
-            .where(jobs.c.key.in_([row.key for row in rows]), jobs.c.ask_at <= now)
-            .values(ask_at=now + dt.timedelta(seconds=lease_s))
-        )
-    return [status(row) for row in rows]
+    return values
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -147,6 +169,7 @@ class Answer(msgspec.Struct, frozen=True):
 def store_answers(database: Database, answers: Sequence[Answer], now: dt.datetime) -> None:
     """Stores Slurm's answers; jobs with something new are due at once."""
     with database.writing() as connection:
+        hold(connection, JOBS)
         for answer in answers:
             row = connection.execute(sa.select(jobs).where(jobs.c.key == answer.key)).one()
             body = None if answer.facts is None else msgspec.json.encode(answer.facts)
@@ -180,6 +203,7 @@ def status(row: sa.Row[tuple[object, ...]]) -> j.JobStatus:
     """A row of the jobs table as a value."""
     fields = {name: getattr(row, name) for name in j.JobStatus.__struct_fields__}
     fields["cluster"] = row.cluster or None
+    fields["components"] = row.components or 0
     fields["facts"] = None if row.facts is None else msgspec.json.decode(row.facts, type=JobFacts)
     return j.JobStatus(**fields)
 
