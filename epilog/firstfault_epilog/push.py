@@ -66,7 +66,7 @@ def _send_one(settings: Settings, name: str, tell: Tell) -> Answer:
         reason = str(error)
     else:
         answer = sending.post(settings, sending.RECORDS, body.node, body.data)
-        if answer.status == 200 and answer.document.get("result") in ("stored", "known"):
+        if answer.status == 200 and isinstance(answer.document.get("result"), str):
             spool.remove(settings.spool, name)
             return answer
         if answer.status == 200:

@@ -19,7 +19,7 @@ from firstfault_epilog.settings import Settings
 RECORDS = "/v1/records"
 WANTED = "/v1/wanted"
 CONNECT_S = 10.0
-# The daemon stores a record before it answers.
+# The daemon stores a record before it answers, and gives up after 30 s itself.
 DEADLINE_S = 60.0
 ANSWER_BYTES_MAX = 4 << 20
 # A wrong or hostile answer does not silence a node for longer.
