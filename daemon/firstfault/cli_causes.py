@@ -4,59 +4,41 @@ from __future__ import annotations
 
 import difflib
 import shutil
-import sys
-import textwrap
-from collections.abc import Sequence
 
 import click
+import msgspec
 
 from firstfault.report import causes as knowledge
+from firstfault.report import handbook
 from firstfault.report import wording as w
 
-_WIDEST = 100
+_LEAST, _MOST = 40, 100
 
 
 @click.command()
 @click.argument("cause_id", metavar="[ID]", required=False)
-def causes(cause_id: str | None) -> None:
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="How to print it; markdown prints all causes, as in docs/causes.md.",
+)
+def causes(cause_id: str | None, form: str) -> None:
     """Explain a cause: what it means, how to confirm, fix and prevent it.
 
-    Without ID, list all causes.
+    Without ID, list all causes by who can act.
     """
-    width = min(shutil.get_terminal_size().columns, _WIDEST)
-    if cause_id is None:
-        click.echo(listing(width if sys.stdout.isatty() else None), nl=False)
-        return
-    try:
-        text = knowledge.cause(cause_id)
-    except KeyError:
-        raise click.UsageError(unknown(cause_id)) from None
-    click.echo(explanation(text, width), nl=False)
-
-
-def listing(width: int | None) -> str:
-    """One line a cause: its id and what it means, cut to ``width`` (None: whole)."""
-    all_causes = knowledge.causes()
-    column = max(len(text.id) for text in all_causes)
-    rows = (f"{text.id:<{column}}  {text.means}" for text in all_causes)
-    if width is not None:
-        rows = (_cut(row, max(width, column + 20)) for row in rows)
-    return "".join(row + "\n" for row in rows)
-
-
-def explanation(text: knowledge.CauseText, width: int) -> str:
-    """Everything that is known of a cause, wrapped to ``width``; commands stay whole."""
-    parts = [
-        text.id,
-        *textwrap.wrap(text.means, width),
-        f"Who can act: {w.WHO_ACTS[text.domain]}",
-        *_list("How to confirm it", text.confirm, width),
-        *_list("What to do", text.do, width),
-        *_commands(text.commands),
-        *_list("How to check that it helped", text.verify, width),
-        *_list("How to keep it from coming back", text.prevent, width),
-    ]
-    return "\n".join(parts) + "\n"
+    if form == "markdown":
+        if cause_id is not None:
+            raise click.UsageError("--format markdown prints all causes: leave the ID out")
+        click.echo(handbook.document(), nl=False)
+    elif cause_id is None:
+        everything = [handbook.data(text) for text in knowledge.causes()]
+        click.echo(_json(everything) if form == "json" else handbook.listing(), nl=False)
+    else:
+        click.echo(_one(cause_id, form), nl=False)
 
 
 def unknown(cause_id: str) -> str:
@@ -69,27 +51,15 @@ def unknown(cause_id: str) -> str:
     return f"there is no cause {wanted!r}. {hint}"
 
 
-def _list(title: str, phrases: Sequence[knowledge.Phrase], width: int) -> list[str]:
-    if not phrases:
-        return []
-    lines = ["", title]
-    for phrase in knowledge.generic(phrases):
-        lines += textwrap.wrap(
-            phrase,
-            width,
-            initial_indent="  - ",
-            subsequent_indent="    ",
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
-    return lines
+def _one(cause_id: str, form: str) -> str:
+    try:
+        text = knowledge.cause(cause_id)
+    except KeyError:
+        raise click.UsageError(unknown(cause_id)) from None
+    if form == "json":
+        return _json(handbook.data(text))
+    return handbook.entry(text, min(max(shutil.get_terminal_size().columns, _LEAST), _MOST))
 
 
-def _commands(phrases: Sequence[knowledge.Phrase]) -> list[str]:
-    if not phrases:
-        return []
-    return ["", "Commands", *(f"  {command}" for command in knowledge.generic(phrases))]
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1].rstrip() + "…"
+def _json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=1).decode() + "\n"

@@ -1,35 +1,24 @@
+"""The knowledge base: whole, quoted for the shell, and filled with a case's own values."""
+
+from __future__ import annotations
+
 import importlib.resources
 import re
 import shlex
 import tomllib
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from firstfault import cli_causes
 from firstfault.report import causes as knowledge
 
-FIRST = [
-    "memory.cgroup-oom",
-    "memory.host-oom",
-    "process.segfault",
-    "process.abort",
-    "process.bus-error",
-    "process.killed",
-    "python.exception",
-    "python.import",
-    "slurm.time-limit",
-    "slurm.cancelled",
-    "slurm.node-fail",
-    "unknown",
-    "none",
-]
 KNOWN = {
     "job": "4242",
     "host": "n4",
+    "node": "n4",
     "rank": "5",
     "pid": "11744",
+    "gpu": "0000:3b:00.0",
+    "amd": "yes",
     "file": "/home/alice/my train.py",
     "line": "44",
     "path": "/scratch/run 7/step_400.pt",
@@ -40,16 +29,24 @@ KNOWN = {
     "partition": "gpu",
     "nodes": "n[1-4]",
     "canceller_uid": "1002",
+    "canceller_root": "yes",
     "rdzv_host": "n1",
     "slurm": "yes",
-    "canceller_root": "yes",
     "pod": "train-worker-1",
     "container_limit": "yes",
     "user_limit": "yes",
     "kept": "srun --label.",
     "since": "1796053000",
     "until": "1796053600",
+    "confirmed": "yes",
+    "sure": "yes",
 }
+COMPUTED = {"why", "reason"}
+CAUSES = knowledge.causes()
+by_cause = pytest.mark.parametrize("text", CAUSES, ids=lambda text: text.id)
+PROSE = ("confirm", "do", "admins", "verify", "prevent")
+# What a reader would have to replace; a folder of one's own choice (DIR) may be.
+BLANK = re.compile(r"\b(?:JOB|JOBID|HOST|NODE|PID|POD|PATH|FILE|FOLDER|PORT|NAME|RANK|UID)\b")
 
 
 def variants(phrases) -> list[str]:
@@ -62,64 +59,177 @@ def placeholders(template: str) -> set[str]:
     return set(re.findall(r"\{\??([a-z_]+)\}", template))
 
 
-def test_every_cause_has_its_remedy_and_every_remedy_its_cause():
-    read = importlib.resources.files("firstfault").joinpath
-    remedies = tomllib.loads(read("report", "remedies.toml").read_text("utf-8"))
-    named = [
-        f"{area}.{name}" if isinstance(entry, dict) else area
-        for area, table in remedies.items()
-        for name, entry in table.items()
-    ]
-
-    assert list(dict.fromkeys(named)) == [text.id for text in knowledge.causes()]
+def shared() -> dict:
+    text = importlib.resources.files("firstfault").joinpath("report", "knowledge", "shared.toml")
+    return tomllib.loads(text.read_text("utf-8"))
 
 
-@pytest.mark.parametrize("cause_id", FIRST)
-def test_a_cause_that_is_judged_says_how_to_confirm_and_what_to_do(cause_id: str):
-    text = knowledge.cause(cause_id)
+def entries() -> dict[str, dict]:
+    folder = importlib.resources.files("firstfault").joinpath("report", "knowledge")
+    found = {}
+    for file in folder.iterdir():
+        if file.name.endswith(".toml") and file.name != "shared.toml":
+            for area, table in tomllib.loads(file.read_text("utf-8")).items():
+                nested = all(isinstance(value, dict) for value in table.values())
+                found |= (
+                    {f"{area}.{name}": entry for name, entry in table.items()}
+                    if nested
+                    else {area: table}
+                )
+    return found
 
-    assert text.means
+
+def test_every_cause_is_explained_and_nothing_else_is():
+    assert set(entries()) == {text.id for text in CAUSES}
+
+
+@by_cause
+def test_a_cause_says_all_that_its_readers_ask(text: knowledge.CauseText):
+    fields = set(entries()[text.id])
+
+    assert fields <= set(knowledge.CauseText.__struct_fields__)
     assert text.domain in ("user", "system", "either")
+    assert text.drain in ("yes", "look", "no")
+    assert text.name
+    assert text.explains
+    assert text.everyone.endswith(".")
+    assert text.everyone.count(".") == 1
     assert text.confirm
-    assert text.do or cause_id == "none"
+    assert text.why
+    assert text.wrong
+    assert (text.do and text.verify and text.prevent) or text.id == "none"
 
 
-@pytest.mark.parametrize("text", knowledge.causes(), ids=lambda text: text.id)
-def test_a_remedy_names_only_facts_that_exist(text: knowledge.CauseText):
-    phrases = variants((*text.do, *text.commands, *text.verify, *text.prevent, *text.confirm))
-    named = set().union(*map(placeholders, phrases))
+@by_cause
+def test_a_cause_is_short_enough_to_be_read(text: knowledge.CauseText):
+    assert len(text.name) <= 48
+    assert len(text.explains) <= 400
+    assert len(text.everyone) <= 120
+    for field in PROSE:
+        assert all(len(phrase) <= 300 for phrase in variants(getattr(text, field))), field
 
-    assert named <= set(knowledge.FACTS)
-    assert set(KNOWN) == set(knowledge.FACTS)
+
+def test_no_node_is_drained_for_what_is_its_owners():
+    assert not [text.id for text in CAUSES if text.domain == "user" and text.drain == "yes"]
 
 
-@pytest.mark.parametrize("text", knowledge.causes(), ids=lambda text: text.id)
+@by_cause
+def test_only_facts_that_exist_are_named(text: knowledge.CauseText):
+    phrases = variants(phrase for field in PROSE for phrase in getattr(text, field))
+    named = set().union(*map(placeholders, (*phrases, *variants(text.commands))))
+
+    assert named <= {*knowledge.FACTS, "no_case"}
+
+
+def test_what_the_tests_know_is_what_there_is_to_know():
+    assert {*KNOWN, *COMPUTED} == set(knowledge.FACTS)
+
+
+def test_what_is_shared_is_used():
+    texts = str(entries())
+    named = shared()
+
+    assert not [each for each in named["phrases"] if f"'@{each}'" not in texts]
+    assert not [each for each in named["commands"] if f"'@{each}'" not in texts]
+    assert not [each for each in named["references"] if f"'{each}'" not in texts]
+
+
+def test_references_name_an_address_and_what_was_read_there():
+    for name, (title, url) in shared()["references"].items():
+        assert url.startswith("https://"), name
+        assert len(title) <= 76, name
+
+
+@by_cause
 def test_a_command_never_quotes_a_placeholder_itself(text: knowledge.CauseText):
-    for command in variants(text.commands):
+    for command in variants((*text.commands, shared()["drain"]["command"])):
         words = shlex.split(command)
         in_quotes = re.findall(r"'[^']*'|\"[^\"]*\"|`[^`]*`", command)
 
         assert words
         assert not set().union(*map(placeholders, in_quotes), set())
-        if words[0] == "ssh":
-            assert placeholders(command) <= {"host", "slurm", *knowledge.NUMBERS}
+        if " ssh " in f" {command}":
+            assert placeholders(command) <= {"no_case", "slurm", "amd", *knowledge.SHAPES}
 
 
-@pytest.mark.parametrize("text", knowledge.causes(), ids=lambda text: text.id)
+@by_cause
+def test_a_command_only_looks(text: knowledge.CauseText):
+    changes = re.compile(
+        r"\b(?:kill|rm|reboot|reset|shutdown|scancel|update|modify|umount|requeue|delete|dd|mkfs)\b"
+    )
+
+    assert not [command for command in variants(text.commands) if changes.search(command)]
+
+
+@by_cause
 def test_with_all_facts_nothing_is_left_out_and_no_placeholder_remains(text: knowledge.CauseText):
     remedy = knowledge.remedy(text.id, KNOWN)
+    drained = text.drain == "yes"
 
-    assert len(remedy.do) == len(text.do)
-    assert len(remedy.commands) == len(text.commands)
-    assert not any(placeholders(said) for said in (*remedy.do, *remedy.commands))
+    assert len(remedy.do) >= len(text.do) + len(text.admins)
+    assert len(remedy.commands) == len(text.commands) + drained
+    assert not any("{" in said or said.startswith("@") for said in remedy.do)
+    assert not any("{" in said for said in remedy.commands)
 
 
-@pytest.mark.parametrize("text", knowledge.causes(), ids=lambda text: text.id)
-def test_without_facts_what_needs_one_is_left_out(text: knowledge.CauseText):
-    remedy = knowledge.remedy(text.id, {})
+@by_cause
+@pytest.mark.parametrize("facts", [{}, {"slurm": "yes"}, {"job": "7", "host": "n4"}, KNOWN])
+def test_what_is_advised_on_a_case_has_no_blanks_to_fill(
+    text: knowledge.CauseText, facts: dict[str, str]
+):
+    remedy = knowledge.remedy(text.id, facts)
+    said = [*remedy.do, *remedy.commands, *remedy.verify, *remedy.prevent]
+    plain = [re.sub(r"`[^`]*`|SLURM_JOB\w+", "", each) for each in said]
 
-    assert not any(placeholders(said) for said in (*remedy.do, *remedy.commands))
-    assert not any("None" in said for said in remedy.commands)
+    assert not [each for each in plain if BLANK.search(each)]
+    assert not any("None" in each for each in remedy.commands)
+
+
+@by_cause
+def test_administrators_are_told_whether_to_drain(text: knowledge.CauseText):
+    said = [each for each in knowledge.remedy(text.id, KNOWN).do if text.why in each]
+
+    assert len(said) == (0 if text.drain == "no" and text.domain == "user" else 1)
+
+
+def test_a_node_is_drained_by_a_command_that_is_ready():
+    drain = knowledge.remedy("gpu.ecc", KNOWN).commands[-1]
+
+    assert shlex.split(drain) == [
+        "scontrol",
+        "update",
+        "nodename=n4",
+        "state=drain",
+        "reason=gpu.ecc, job 4242 (firstfault)",
+    ]
+
+
+@pytest.mark.parametrize("unsure", ["sure", "node", "host"])
+def test_no_node_is_drained_that_is_not_surely_the_one(unsure: str):
+    facts = {name: value for name, value in KNOWN.items() if name != unsure}
+    if unsure == "host":
+        del facts["node"]
+
+    commands = knowledge.remedy("gpu.ecc", facts).commands
+
+    assert not any("state=drain" in command for command in commands)
+
+
+@pytest.mark.parametrize(
+    "evil", ["ALL", "all", "n[1-900]", "n1,n2", "n1 n2", "-n", "n1;id", "$(id)"]
+)
+def test_a_name_that_slurm_reads_as_many_nodes_is_no_node(evil: str):
+    remedy = knowledge.remedy("node.kernel", {**KNOWN, "node": evil, "host": evil})
+
+    assert not any(evil in said for said in (*remedy.do, *remedy.commands))
+
+
+def test_what_is_not_confirmed_says_how_to_be_sure():
+    facts = {name: value for name, value in KNOWN.items() if name != "confirmed"}
+
+    assert knowledge.remedy("memory.cgroup-oom", facts).do[-1].startswith("To be sure: The kernel")
+    assert not any("To be sure" in said for said in knowledge.remedy("unknown", {}).do)
+    assert not any("To be sure" in said for said in knowledge.remedy("gpu.ecc", KNOWN).do)
 
 
 def test_the_best_variant_is_taken_that_the_facts_allow():
@@ -137,77 +247,25 @@ def test_a_value_is_one_word_to_the_shell(evil: str):
     assert shlex.split(command) == ["ls", "-l", evil]
 
 
-@pytest.mark.parametrize("evil", ["-oProxyCommand=id", "", "a\nb", "a\x1b[2Jb", "\u202en4"])
+@pytest.mark.parametrize(
+    "evil", ["-oProxyCommand=id", "", "a\nb", "a\x1b[2Jb", "\u202en4", "n\u0664"]
+)
 def test_a_value_that_could_be_something_else_leaves_its_command_out(evil: str):
     assert knowledge.remedy("gpu.bus-lost", {"host": evil}).commands == ()
 
 
-def test_only_digits_go_where_a_remote_shell_reads_them():
-    said = knowledge.remedy("process.segfault", {"host": "n4", "pid": "1;id", "since": "$(id)"})
+def test_only_plain_words_go_where_a_remote_shell_reads_them():
+    evil = {"host": "n4", "pid": "1;id", "since": "$(id)", "gpu": "0000:3b:00.0;id"}
+    commands = [c for cause_id in ("process.segfault", "gpu.ecc") for c in advice(cause_id, evil)]
 
-    assert not any("id)" in command or ";id" in command for command in said.commands)
+    assert commands
+    assert not any("id)" in command or ";id" in command for command in commands)
+
+
+def advice(cause_id: str, facts: dict[str, str]) -> tuple[str, ...]:
+    return knowledge.remedy(cause_id, facts).commands
 
 
 def test_an_unknown_cause_is_a_key_error():
     with pytest.raises(KeyError):
         knowledge.remedy("no.such", {})
-
-
-def run(*arguments: str):
-    return CliRunner().invoke(cli_causes.causes, list(arguments))
-
-
-def test_the_list_names_every_cause_in_one_line():
-    lines = run().output.splitlines()
-
-    assert [line.split()[0] for line in lines] == [text.id for text in knowledge.causes()]
-    assert all(line.split(maxsplit=1)[1] for line in lines)
-
-
-def test_the_list_is_cut_to_a_terminal():
-    assert max(map(len, cli_causes.listing(80).splitlines())) == 80
-
-
-@pytest.mark.parametrize("text", knowledge.causes(), ids=lambda text: text.id)
-def test_an_explanation_says_all_that_is_known(text: knowledge.CauseText):
-    said = " ".join(cli_causes.explanation(text, 80).split())
-
-    for phrase in (text.means, *knowledge.generic(text.confirm), *knowledge.generic(text.commands)):
-        assert " ".join(phrase.split()) in said
-
-
-def test_a_cause_is_explained_with_names_in_place_of_facts():
-    result = run("memory.cgroup-oom")
-
-    assert result.exit_code == 0
-    assert "How to confirm it" in result.output
-    assert "sacct -j JOB " in result.output
-
-
-@pytest.mark.parametrize(
-    ("given", "near"),
-    [
-        ("memory.cgrop-oom", "memory.cgroup-oom"),
-        ("oom", "memory.gpu-oom"),
-        ("segfault", "process.segfault"),
-        ("xyzzy", "firstfault causes"),
-    ],
-)
-def test_an_id_that_does_not_exist_is_bad_usage_and_near_ones_are_named(given: str, near: str):
-    result = run(given)
-
-    assert result.exit_code == 2
-    assert near in result.output
-
-
-def test_an_id_cannot_drive_the_terminal():
-    assert "\x1b" not in run("\x1b[2J").output
-
-
-def test_the_documentation_lists_every_cause_as_it_is():
-    documented = Path(__file__).parents[2].joinpath("docs", "causes.md").read_text("utf-8")
-    rows = [line for line in documented.splitlines() if line.startswith("| `")]
-
-    assert rows == [
-        f"| `{text.id}` | {text.domain} | {text.means} |" for text in knowledge.causes()
-    ]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from firstfault.judge import keeping, proofs
 from firstfault.judge.decide import Judgement
 from firstfault.judge.named import named
 from firstfault.model.fault import Fault
 from firstfault.model.run import Run, Told
+from firstfault.model.verdict import CONFIRMED
 from firstfault.readers import nodelist
 
 # Before and after a moment, what to look at in a log around it.
 _BEFORE_S, _AFTER_S = 120, 60
+# As the driver prints it, with or without the function: nvidia-smi wants it.
+_PCI = re.compile(r"(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})(\.[0-7])?")
 
 
 def facts_of(told: Told, run: Run | None, judgement: Judgement) -> dict[str, str]:
@@ -24,6 +29,7 @@ def facts_of(told: Told, run: Run | None, judgement: Judgement) -> dict[str, str
         "partition": told.facts.partition if told.facts else None,
         "slurm": "yes" if keeping.is_slurms(told, run) else None,
         "kept": keeping.kept(launcher, pods) if launcher else None,
+        "confirmed": "yes" if judgement.confidence == CONFIRMED else None,
     }
     if judgement.roots and not judgement.unordered:
         known |= _of_fault(judgement.roots[0])
@@ -31,9 +37,26 @@ def facts_of(told: Told, run: Run | None, judgement: Judgement) -> dict[str, str
             # A pod is no host that one can log in to.
             known["pod"] = known["host"]
             known["host"] = dict(judgement.roots[0].facts).get("node")
+        known["node"] = _node(told, known["host"]) if known["slurm"] else None
+        known["sure"] = known["confirmed"] if _is_surely_there(told, judgement, known) else None
         if not told.zoned:
             known["since"] = known["until"] = None
     return {name: value for name, value in known.items() if value}
+
+
+# What is drained for it must be that node and no other.
+def _is_surely_there(told: Told, judgement: Judgement, known: dict[str, str | None]) -> bool:
+    of_host = all(fault.rank_sure or "kernel" in fault.sources for fault in judgement.roots)
+    alone = len({fault.host for fault in judgement.roots}) == 1
+    return of_host and alone and known["node"] in told.nodes
+
+
+# Slurm's name for a host: agents say the whole domain name. A host that is not the job's has none.
+def _node(told: Told, host: str | None) -> str | None:
+    if host is None or not told.nodes:
+        return host
+    short = host.partition(".")[0]
+    return next((name for name in (host, short) if name in told.nodes), None)
 
 
 def _of_fault(fault: Fault) -> dict[str, str | None]:
@@ -45,7 +68,10 @@ def _of_fault(fault: Fault) -> dict[str, str | None]:
         "canceller_root": "yes" if facts.get("by_uid") == "0" else None,
         "container_limit": "yes" if _is_containers(fault) else None,
         "user_limit": "yes" if facts.get("limit_of") == "user" else None,
+        "amd": "yes" if facts.get("sign", "").startswith("kernel.amdgpu") else None,
     }
+    if not known["amd"] and (pci := _PCI.fullmatch(facts.get("gpu", ""))):
+        known["gpu"] = f"{pci[1]}{pci[2] or '.0'}"
     if fault.process is not None and fault.process.rank is not None:
         known["rank"] = str(fault.process.rank)
     if fault.exception is not None:

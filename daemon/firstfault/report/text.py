@@ -100,22 +100,25 @@ def _advice(said: Outline, width: int) -> Iterator[Line]:
         yield from _wrapped(phrase, width, lead, " " * len(lead))
     yield from _left_out(said.do, width)
     for command in said.commands.items:
-        yield from _command(command, width)
+        yield from ((row, _PLAIN) for row in command_rows(command, width))
     yield from _left_out(said.commands, width)
     yield from _items("How to check that it helped", said.verify, width, "- ")
     yield from _items("How to keep it from coming back", said.prevent, width, "- ")
 
 
-def _command(command: str, width: int) -> Iterator[Line]:
-    # Broken between the shell's words with a backslash, as a shell reads it; a word is never
-    # broken, even where it is wider than the terminal: it will be pasted.
+def command_rows(command: str, width: int) -> Iterator[str]:
+    """A command in rows of ``width`` cells, indented, to be pasted as they are.
+
+    It is broken between the shell's words with a backslash, as a shell reads it; a word is never
+    broken, even where it is wider.
+    """
     row = "   "
     for word in _SHELL_WORD.findall(command):
         if row.strip() and cell_len(f"{row} {word}") > width - 2:
-            yield f"{row} \\", _PLAIN
+            yield f"{row} \\"
             row = "     "
         row = f"{row} {word}"
-    yield row, _PLAIN
+    yield row
 
 
 def _effects(said: Outline, width: int) -> Iterator[Line]:
