@@ -78,7 +78,7 @@ class Daemon:
             )
             done += passes.ask(self.database, self.slurm, 1800, lambda: self.at)
             for name, channel in channels.items():
-                done += passes.deliver(self.database, name, channel, 3, lambda: self.at)[0]
+                done += passes.deliver(self.database, name, channel, 3, lambda: self.at).done
             if not done:
                 return
         raise AssertionError("the passes do not come to rest")
@@ -297,8 +297,8 @@ def test_a_receiver_that_asks_for_a_pause_gets_it(daemon: Daemon) -> None:
     first = passes.deliver(daemon.database, "slack", channel, 3, lambda: daemon.at)
     second = passes.deliver(daemon.database, "slack", channel, 3, lambda: daemon.at)
 
-    assert first == (1, 7)
-    assert second == (0, 0)
+    assert first == passes.Turn(1, away=True, hold_s=7)
+    assert second == passes.Turn(0)
 
 
 def test_a_channel_that_raises_stops_no_other(daemon: Daemon) -> None:

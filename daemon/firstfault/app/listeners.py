@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -31,20 +32,49 @@ class StoredFailures:
 
 
 @contextmanager
-def serving_pages(parts: Parts, healthy: Callable[[], bool]) -> Iterator[None]:
-    """Serves the pages, where they are turned on. Raises `StartError`."""
+def serving_pages(
+    parts: Parts, healthy: Callable[[], bool], metrics: Callable[[], bytes]
+) -> Iterator[None]:
+    """Serves the pages, where they are turned on, and the metrics, where they have no address of
+    their own. Raises `StartError`."""
     web = parts.config.web
     if not web.enabled:
         yield
         return
-    try:
-        sock = server.listener(web.host, web.port)
-    except OSError as error:
-        raise StartError(
-            f"web: cannot listen on {web.host} port {web.port}: {error.strerror}. "
-            f"Is another firstfault running? Set web.port to a free one."
-        ) from error
-    application = pages.application(StoredFailures(parts.database), rendering.served_page, healthy)
+    here = parts.config.metrics.enabled and not parts.config.metrics.host
+    application = pages.application(
+        StoredFailures(parts.database),
+        rendering.served_page,
+        healthy,
+        metrics if here else None,
+    )
+    sock = _listening("web", web.host, web.port)
     with server.serving(application, sock):
         say(logging.INFO, "pages", url=server.address(sock))
         yield
+
+
+@contextmanager
+def serving_metrics(
+    parts: Parts, healthy: Callable[[], bool], metrics: Callable[[], bytes]
+) -> Iterator[None]:
+    """Serves the metrics where they have an address of their own. Raises `StartError`."""
+    config = parts.config.metrics
+    if not (config.enabled and config.host):
+        yield
+        return
+    application = pages.inspection(healthy, metrics)
+    sock = _listening("metrics", config.host, config.port)
+    with server.serving(application, sock):
+        say(logging.INFO, "metrics", url=f"{server.address(sock)}/metrics")
+        yield
+
+
+def _listening(table: str, host: str, port: int) -> socket.socket:
+    try:
+        return server.listener(host, port)
+    except OSError as error:
+        raise StartError(
+            f"{table}: cannot listen on {host} port {port}: {error.strerror}. "
+            f"Is another firstfault running? Set {table}.port to a free one."
+        ) from error

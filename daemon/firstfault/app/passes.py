@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import random
+import time
 from collections.abc import Callable
 
 import msgspec
 
+from firstfault.app import counters, lifecycle
 from firstfault.app import ends as which_ends
-from firstfault.app import lifecycle
 from firstfault.app.journal import say, trouble
 from firstfault.config import Ends
 from firstfault.deliver.outcome import Channel, Failed, retry_at
@@ -39,6 +41,7 @@ from firstfault.slurm.facts import (
 )
 from firstfault.store import deliveries, listing, work
 from firstfault.store import evidence as stored_evidence
+from firstfault.store.backlog import last_record_at
 from firstfault.store.database import Database
 
 # After these, work that a killed daemon had claimed is done by the next one. A worker that is only
@@ -68,9 +71,11 @@ def judge(
     """Looks at the jobs that are due; returns how many there were."""
     claim = work.claim_jobs(database, clock(), JUDGE_LEASE_S, BATCH)
     for job in claim.jobs:
+        begun = time.monotonic()
         outcome = _outcome(database, diagnose, timing, channels, job, clock(), ends)
         if work.finish(database, claim, job, outcome, clock()) and outcome.verdict is not None:
             _tell(job, outcome)
+        counters.JUDGING_SECONDS.observe(time.monotonic() - begun)
     return len(claim.jobs)
 
 
@@ -80,11 +85,15 @@ def ask(database: Database, slurm: SlurmFacts, give_up_s: float, clock: Clock) -
     jobs = work.claim_questions(database, now, ASK_LEASE_S, ASK_BATCH)
     if not jobs:
         return 0
+    begun = time.monotonic()
     try:
         found = slurm.facts([job.job for job in jobs])
+        counters.SLURM_QUESTIONS.labels("answered").inc()
     except FactsError as error:
+        counters.SLURM_QUESTIONS.labels("failed").inc()
         say(logging.WARNING, "slurm-not-answering", jobs=len(jobs), error=error)
         found = {}
+    counters.SLURM_QUESTION_SECONDS.observe(time.monotonic() - begun)
     now = clock()
     answers = []
     for job in jobs:
@@ -101,23 +110,30 @@ def ask(database: Database, slurm: SlurmFacts, give_up_s: float, clock: Clock) -
     return len(jobs)
 
 
-def deliver(
-    database: Database, name: str, channel: Channel, attempts: int, clock: Clock
-) -> tuple[int, float]:
-    """Sends the next delivery that is due on ``channel``.
+class Turn(msgspec.Struct, frozen=True):
+    """What came of trying to deliver: how many were due, whether the receiver failed in a way
+    that may pass, and for how many seconds it asked to be left alone."""
 
-    Returns how many there were, and for how many seconds the receiver wants to be left alone.
-    """
-    hold_s = 0.0
+    done: int
+    away: bool = False
+    hold_s: float = 0.0
+
+
+def deliver(database: Database, name: str, channel: Channel, attempts: int, clock: Clock) -> Turn:
+    """Sends the next delivery that is due on ``channel``."""
     due = deliveries.claim(database, name, clock(), DELIVER_LEASE_S, 1)
-    for delivery in due:
-        hold_s = max(hold_s, _deliver(database, channel, attempts, delivery, clock))
-    return len(due), hold_s
+    failures = [_deliver(database, channel, attempts, delivery, clock) for delivery in due]
+    away = [failed for failed in failures if failed is not None and failed.retry]
+    return Turn(
+        done=len(due),
+        away=bool(away),
+        hold_s=max((failed.after_s or 0.0 for failed in away), default=0.0),
+    )
 
 
 def _deliver(
     database: Database, channel: Channel, attempts: int, delivery: Delivery, clock: Clock
-) -> float:
+) -> Failed | None:
     known = {
         "job": delivery.current.job,
         "channel": delivery.channel,
@@ -131,23 +147,35 @@ def _deliver(
     ):
         # The failure that this takes back was never sent here.
         deliveries.failed(database, delivery, "nothing to take back", None)
-        return 0.0
+        return None
+    made = True
     try:
         result = channel.send(delivery)
     except Exception as error:  # noqa: BLE001 - boundary: one message must not stop the others
         trouble("delivery-error", **known)
-        result = Failed(f"could not be made: {type(error).__name__}")
+        result, made = Failed(f"could not be made: {type(error).__name__}"), False
     if not isinstance(result, Failed):
-        deliveries.sent(database, delivery, clock())
+        _note_sent(database, delivery, clock())
         say(logging.INFO, "delivered", **known)
-        return 0.0
-    again = retry_at(result, delivery.attempts, attempts, clock())
+        return None
+    chance = random.random()  # noqa: S311 - no secret
+    again = retry_at(result, delivery.attempts, attempts, clock(), chance)
     deliveries.failed(database, delivery, result.reason, again)
+    counters.DELIVERIES.labels(delivery.channel, "failed" if again else "given-up").inc()
     if again is None:
         say(logging.ERROR, "delivery-given-up", **known, error=result.reason)
     else:
         say(logging.WARNING, "delivery-failed", **known, retry_at=again, error=result.reason)
-    return result.after_s or 0.0
+    return result if made else None
+
+
+def _note_sent(database: Database, delivery: Delivery, now: dt.datetime) -> None:
+    deliveries.sent(database, delivery, now)
+    counters.DELIVERIES.labels(delivery.channel, "sent").inc()
+    known_at = last_record_at(database, delivery.key) if delivery.previous is None else None
+    if known_at is not None:
+        waited_s = max(0.0, (now - known_at).total_seconds())
+        counters.FIRST_DELIVERY_SECONDS.labels(delivery.channel).observe(waited_s)
 
 
 def _outcome(
@@ -212,6 +240,7 @@ def _verdict(database: Database, diagnose: Diagnose, job: JobStatus) -> v.Verdic
     try:
         verdict = diagnose(case(records, job.facts))
     except Exception as error:  # noqa: BLE001 - boundary: the other jobs must be judged
+        counters.JUDGING_ERRORS.inc()
         trouble("judging-error", job=job.job)
         note = f"The evidence could not be judged ({type(error).__name__}); the log says why."
         verdict = v.Verdict(
@@ -243,6 +272,8 @@ def _first_question(
 
 def _tell(job: JobStatus, outcome: work.Outcome) -> None:
     assert outcome.verdict is not None
+    cause = outcome.verdict.cause
+    counters.VERDICTS.labels(cause.domain, cause.confidence).inc()
     say(
         logging.INFO,
         "judged",
@@ -250,8 +281,8 @@ def _tell(job: JobStatus, outcome: work.Outcome) -> None:
         job=job.job,
         revision=job.verdict_revision + 1,
         nodes=f"{job.nodes_reported}/{job.nodes_expected}",
-        cause=outcome.verdict.cause.id,
-        confidence=outcome.verdict.cause.confidence,
+        cause=cause.id,
+        confidence=cause.confidence,
         rank=outcome.verdict.initiator.rank,
         host=outcome.verdict.initiator.host,
         posted=outcome.post,

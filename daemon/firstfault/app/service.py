@@ -12,11 +12,13 @@ from signal import SIGHUP, SIGINT, SIGTERM
 
 import msgspec
 
-from firstfault.app import journal, listeners, workers
+from firstfault.app import counters, journal, listeners, workers
 from firstfault.app.accounting import slurm_of
 from firstfault.app.channels import channels_of
 from firstfault.app.crew import Crew
+from firstfault.app.intake import log_answer, serving_intake
 from firstfault.app.journal import say
+from firstfault.app.metrics import Gauges, Page
 from firstfault.app.notify import Systemd
 from firstfault.app.reload import reloaded
 from firstfault.app.signals import Heard, hearing
@@ -40,6 +42,8 @@ class Running:
         self.parts = parts
         self.crew = Crew(workers.table(parts), parts.bells)
         self.left_behind: list[str] = []
+        # Of the parts and the crew as they are when it is asked.
+        self.metrics = Page(Gauges(lambda: self.parts, lambda: self.crew.busy_s()))
 
     def is_healthy(self) -> bool:
         """True while every worker lives and gets on."""
@@ -53,6 +57,7 @@ class Running:
             channels = channels_of(new.config)
             _use_signatures(new.config)
         except (ConfigError, StartError) as error:
+            counters.RELOADS.labels("refused").inc()
             say(logging.ERROR, "reload-refused", reason=error)
             return
         # The workers end their passes first: none works with half of each configuration.
@@ -64,6 +69,7 @@ class Running:
         _drop_others(self.parts)
         self.crew = Crew(workers.table(self.parts), self.parts.bells)
         self.crew.start()
+        counters.RELOADS.labels("done").inc()
         say(logging.INFO, "reloaded", changed=",".join(new.changed) or "nothing")
         if new.need_restart:
             say(logging.WARNING, "restart-needed", keys=",".join(new.need_restart))
@@ -101,9 +107,12 @@ def run(config: Config, read_again: Callable[[], Config], *, once_idle: bool = F
         _drop_others(running.parts)
         # It ends last: while the listeners end, the workers finish what they have in hand.
         stack.callback(lambda: running.stop(max(0.5, stop_at - time.monotonic())))
-        stack.enter_context(listeners.serving_pages(running.parts, running.is_healthy))
+        healthy, metrics = running.is_healthy, running.metrics.render
+        stack.enter_context(listeners.serving_pages(running.parts, healthy, metrics))
+        stack.enter_context(listeners.serving_metrics(running.parts, healthy, metrics))
         stack.callback(running.begin_to_stop)
         running.crew.start()
+        stack.enter_context(serving_intake(lambda: running.parts, log_answer))
         if config.spool.watch:
             stack.enter_context(_watching(folder, running.parts.bells))
         say(logging.INFO, "started", spool=folder, channels=",".join(channels))

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from firstfault.app import lifecycle, passes
+from firstfault.app import counters, lifecycle, passes
 from firstfault.app.journal import say, trouble
+from firstfault.app.sender import Sender
 from firstfault.config import Config
 from firstfault.deliver.outcome import Channel
 from firstfault.diagnosis import diagnose
@@ -90,7 +91,8 @@ def table(parts: Parts) -> dict[str, Worker]:
     }
     # A worker for each channel: a receiver that hangs holds up no other.
     for name, channel in parts.channels.items():
-        workers[name] = Worker(partial(_send, parts, name, channel))
+        sender = Sender(parts.database, name, channel, parts.config.slack.attempts)
+        workers[name] = Worker(sender.once)
     return workers
 
 
@@ -107,6 +109,7 @@ def loop(name: str, worker: Worker, bells: Bells, stop: threading.Event) -> None
             done = worker.once()
             pause_s = 1.0
         except Exception as error:  # noqa: BLE001 - boundary: a worker goes on after any fault
+            counters.WORKER_ERRORS.labels(name).inc()
             trouble("worker-error", worker=name)
             say(logging.ERROR, "worker-pauses", worker=name, error=type(error).__name__, s=pause_s)
             stop.wait(pause_s)
@@ -143,16 +146,10 @@ def _ask(parts: Parts) -> int:
     return done
 
 
-def _send(parts: Parts, name: str, channel: Channel) -> int:
-    done, hold_s = passes.deliver(parts.database, name, channel, parts.config.slack.attempts, now)
-    if hold_s:
-        parts.bells.stop.wait(hold_s)
-    return done
-
-
 def _take_in(parts: Parts) -> int:
     def store(records: Sequence[Incoming]) -> None:
         new = evidence.keep(parts.database, records, now())
+        counters.count_records("spool", len(records), len(new))
         parts.bells.ring("judge")
         jobs = sorted({record.job for record in records})
         say(logging.INFO, "records", count=len(records), new=len(new), jobs=",".join(jobs[:20]))
@@ -163,7 +160,9 @@ def _take_in(parts: Parts) -> int:
         Path(config.dir), store, limits, keep=config.keep, stop=parts.bells.stop.is_set
     )
     for refused in swept.refused:
+        counters.RECORDS.labels("spool", refused.path.parent.name).inc()
         say(logging.WARNING, "record-refused", moved_to=refused.path, reason=refused.reason)
     for unreadable in swept.unreadable:
+        counters.RECORDS.labels("spool", "unreadable").inc()
         say(logging.ERROR, "record-unreadable", path=unreadable.path, reason=unreadable.reason)
     return 0  # the next scan has its own time; only the watch makes it earlier

@@ -32,11 +32,19 @@ class Channel(Protocol):
         """Tries once. Never raises for what the receiver or the network does."""
 
 
-def retry_at(failed: Failed, attempts: int, limit: int, now: dt.datetime) -> dt.datetime | None:
-    """When to try again after ``attempts`` attempts of at most ``limit``; None: give up."""
+def retry_at(
+    failed: Failed, attempts: int, limit: int, now: dt.datetime, chance: float = 0.0
+) -> dt.datetime | None:
+    """When to try again after ``attempts`` attempts of at most ``limit``; None: give up.
+
+    The pauses double, and ``chance`` (0 to 1) makes them up to a quarter longer, so that what
+    failed together does not come back together.
+    """
     if not failed.retry or attempts >= limit:
         return None
-    wait_s = min(FIRST_RETRY_S * 2.0 ** min(attempts - 1, 20), LONGEST_RETRY_S)
-    if failed.after_s is not None:
-        wait_s = max(wait_s, failed.after_s)
-    return now + dt.timedelta(seconds=wait_s)
+    return now + dt.timedelta(seconds=max(pause_s(attempts, chance), failed.after_s or 0.0))
+
+
+def pause_s(failures: int, chance: float, longest_s: float = LONGEST_RETRY_S) -> float:
+    """Seconds to wait after so many failures in a row (1 or more)."""
+    return min(FIRST_RETRY_S * 2.0 ** min(failures - 1, 20), longest_s) * (1.0 + chance / 4)

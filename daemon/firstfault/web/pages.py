@@ -19,6 +19,8 @@ from firstfault.model.jobs import JobSummary, StoredVerdict
 from firstfault.report.page import page
 
 SHOWN = 100
+# https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _HEADERS = {
     "content-security-policy": (
@@ -62,9 +64,13 @@ class Hardened:
 
 
 def application(
-    failures: Failures, render: Callable[[StoredVerdict], str], healthy: Callable[[], bool]
+    failures: Failures,
+    render: Callable[[StoredVerdict], str],
+    healthy: Callable[[], bool],
+    metrics: Callable[[], bytes] | None = None,
 ) -> Starlette:
-    """The pages as an ASGI application. ``healthy`` False makes /healthz answer 503."""
+    """The pages as an ASGI application. ``healthy`` False makes /healthz answer 503; with
+    ``metrics`` they are at /metrics."""
 
     async def jobs(_request: Request) -> Response:
         rows = await run_in_threadpool(failures.newest, SHOWN)
@@ -82,17 +88,38 @@ def application(
             return JSONResponse({"error": "no verdict of this job is stored"}, status_code=404)
         return Response(v.encode(stored.verdict), media_type="application/json")
 
-    async def health(_request: Request) -> Response:
-        fine = await run_in_threadpool(healthy)
-        return PlainTextResponse("ok\n" if fine else "not working\n", 200 if fine else 503)
-
     routes = [
         _route("/", jobs),
         _route("/jobs/{cluster}/{job}.json", verdict),
         _route("/jobs/{cluster}/{job}", report),
-        _route("/healthz", health),
+        *_inspection(healthy, metrics),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(Hardened, headers=_HEADERS)])
+    return _hardened(routes)
+
+
+def inspection(healthy: Callable[[], bool], metrics: Callable[[], bytes]) -> Starlette:
+    """/healthz and /metrics alone, for an address of their own."""
+    return _hardened(_inspection(healthy, metrics))
+
+
+def _inspection(healthy: Callable[[], bool], metrics: Callable[[], bytes] | None) -> list[Route]:
+    async def health(_request: Request) -> Response:
+        fine = await run_in_threadpool(healthy)
+        return PlainTextResponse("ok\n" if fine else "not working\n", 200 if fine else 503)
+
+    routes = [_route("/healthz", health)]
+    if metrics is not None:
+        render = metrics
+
+        async def scraped(_request: Request) -> Response:
+            return Response(await run_in_threadpool(render), media_type=METRICS_TYPE)
+
+        routes.append(_route("/metrics", scraped))
+    return routes
+
+
+def _hardened(routes: Sequence[Route]) -> Starlette:
+    return Starlette(routes=list(routes), middleware=[Middleware(Hardened, headers=_HEADERS)])
 
 
 def _route(path: str, handler: Callable[[Request], Awaitable[Response]]) -> Route:

@@ -1,0 +1,112 @@
+"""What waits in the store, counted: for the metrics, and for those who ask how far behind it is."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import sqlalchemy as sa
+
+from firstfault.model import jobs as j
+from firstfault.store.database import Database
+from firstfault.store.schema import deliveries, evidence, jobs
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """How many are due, and for how many seconds the first of them has been."""
+
+    count: int
+    oldest_s: float
+
+
+class Outbox(msgspec.Struct, frozen=True):
+    """One channel: ``oldest_s`` is the age of the oldest delivery that is pending, due or not."""
+
+    channel: str
+    pending: int
+    dead: int
+    shadow: int
+    oldest_s: float
+
+
+class Backlog(msgspec.Struct, frozen=True):
+    """All of it; ``jobs`` counts by state, ``size`` is the store's in bytes."""
+
+    jobs: dict[str, int]
+    judge: Waiting
+    ask: Waiting
+    outbox: tuple[Outbox, ...]
+    size: int
+
+
+def backlog(database: Database, channels: Iterable[str], now: dt.datetime) -> Backlog:
+    """Counts, from indexes alone but for what is pending. Raises what SQLAlchemy raises."""
+    states = sa.select(jobs.c.state, sa.func.count().label("jobs")).group_by(jobs.c.state)
+    with database.reading() as connection:
+        return Backlog(
+            jobs={row.state: row.jobs for row in connection.execute(states)},
+            judge=_due(connection, jobs.c.look_at, now),
+            ask=_due(connection, jobs.c.ask_at, now, jobs.c.facts_closed.is_(False)),
+            outbox=tuple(_outbox(connection, channel, now) for channel in channels),
+            size=_size(connection),
+        )
+
+
+def last_record_at(database: Database, delivery_key: int) -> dt.datetime | None:
+    """When the last record of a delivery's job was stored; None where none is kept any more."""
+    job_key = sa.select(deliveries.c.job_key).where(deliveries.c.key == delivery_key)
+    query = sa.select(sa.func.max(evidence.c.stored_at)).where(
+        evidence.c.job_key == job_key.scalar_subquery()
+    )
+    with database.reading() as connection:
+        return connection.execute(query).scalar()
+
+
+def _due(
+    connection: sa.Connection,
+    column: sa.Column[dt.datetime],
+    now: dt.datetime,
+    *where: sa.ColumnElement[bool],
+) -> Waiting:
+    query = sa.select(sa.func.count(), sa.func.min(column)).where(column <= now, *where)
+    count, oldest_at = connection.execute(query).one()
+    return Waiting(count, _age_s(oldest_at, now))
+
+
+def _outbox(connection: sa.Connection, channel: str, now: dt.datetime) -> Outbox:
+    def which(state: str) -> tuple[sa.ColumnElement[bool], ...]:
+        return deliveries.c.channel == channel, deliveries.c.state == state
+
+    counts = {
+        state: connection.execute(
+            sa.select(sa.func.count()).select_from(deliveries).where(*which(state))
+        ).scalar_one()
+        for state in (j.PENDING, j.DEAD, j.SHADOW)
+    }
+    oldest = sa.select(sa.func.min(deliveries.c.created_at)).where(*which(j.PENDING))
+    return Outbox(
+        channel=channel,
+        pending=counts[j.PENDING],
+        dead=counts[j.DEAD],
+        shadow=counts[j.SHADOW],
+        oldest_s=_age_s(connection.execute(oldest).scalar(), now),
+    )
+
+
+def _size(connection: sa.Connection) -> int:
+    if connection.dialect.name == "postgresql":
+        return int(
+            connection.execute(sa.text("SELECT pg_database_size(current_database())")).scalar_one()
+        )
+    file = connection.engine.url.database
+    if connection.dialect.name != "sqlite" or not file:
+        return 0
+    # The log of WAL may be larger than the database.
+    paths = [Path(file), Path(f"{file}-wal")]
+    return sum(path.stat().st_size for path in paths if path.exists())
+
+
+def _age_s(at: dt.datetime | None, now: dt.datetime) -> float:
+    return 0.0 if at is None else max(0.0, (now - at).total_seconds())
