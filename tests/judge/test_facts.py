@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from firstfault.diagnosis import diagnose
@@ -62,3 +63,58 @@ def test_a_pod_is_no_host_to_log_in_to() -> None:
     assert known["pod"] == "train-worker-1"
     assert known["host"] == "c7"
     assert "kubectl logs --previous train-worker-1" in known["kept"]
+
+
+def of_card(
+    host: str = "n2", *, nodes: tuple[str, ...] = ("n1", "n2"), **changes: object
+) -> dict[str, str]:
+    """The facts of an uncorrectable error that the kernel of ``host`` told."""
+    base = told(case("s24-time-limit"))
+    facts = (("gpu", "PCI:0000:3b:00"), ("sign", "kernel.gpu-ecc"))
+    fault = msgspec.structs.replace(
+        Fault(
+            "gpu.ecc", "x", host=host, sources=frozenset({"kernel"}), facts=facts, rank_sure=False
+        ),
+        **changes,
+    )
+    judgement = Judgement("gpu.ecc", v.CONFIRMED, v.LIKELY, (fault,))
+    return facts_of(msgspec.structs.replace(base, nodes=nodes), base.runs[0], judgement)
+
+
+def test_a_card_is_named_as_the_vendors_tool_wants_it() -> None:
+    assert of_card()["gpu"] == "0000:3b:00.0"
+    assert of_card(facts=(("gpu", "0000:c1:00.0"),))["gpu"] == "0000:c1:00.0"
+    assert "gpu" not in of_card(facts=(("gpu", "0; reboot"),))
+
+
+def test_amds_cards_are_known_by_the_kernels_words() -> None:
+    known = of_card(facts=(("gpu", "0000:c1:00.0"), ("sign", "kernel.amdgpu-uncorrected")))
+
+    assert known["amd"] == "yes"
+    assert "gpu" not in known
+
+
+@pytest.mark.parametrize("host", ["n2", "n2.cluster.example"])
+def test_a_node_to_drain_is_named_as_slurm_names_it(host: str) -> None:
+    known = of_card(host)
+
+    assert (known["node"], known["sure"]) == ("n2", "yes")
+
+
+@pytest.mark.parametrize("host", ["n7", "N2", "ALL", "n[1-2]"])
+def test_a_host_that_is_none_of_the_jobs_is_no_node_to_drain(host: str) -> None:
+    known = of_card(host)
+
+    assert "node" not in known
+    assert "sure" not in known
+
+
+def test_where_the_jobs_nodes_are_not_known_none_is_surely_the_one() -> None:
+    known = of_card(nodes=())
+
+    assert known["node"] == "n2"
+    assert "sure" not in known
+
+
+def test_a_process_that_may_be_another_makes_no_host_sure() -> None:
+    assert "sure" not in of_card(sources=frozenset({"job output"}))

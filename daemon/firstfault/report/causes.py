@@ -136,7 +136,7 @@ def remedy(cause_id: str, facts: Mapping[str, str]) -> Remedy:
     known = {**facts, "why": text.why, "reason": f"{text.id}{job} (firstfault)"}
     return Remedy(
         do=_filled((*text.do, *_of_administrators(text)), known, _as_is) + _to_be_sure(text, known),
-        commands=_filled((*text.commands, *_drain_command(text)), known, _quoted),
+        commands=_filled(_commands(text), known, _quoted),
         verify=_filled(text.verify, known, _as_is),
         prevent=_filled(text.prevent, known, _as_is),
     )
@@ -194,8 +194,11 @@ def _addressed(phrase: Phrase) -> Phrase:
     return tuple(f"Administrators: {each[0].lower()}{each[1:]}" for each in phrase)
 
 
-def _drain_command(text: CauseText) -> tuple[Phrase, ...]:
-    return (_shared().drain["command"],) if text.drain == "yes" else ()
+# After the first look: a message shows but few.
+def _commands(text: CauseText) -> tuple[Phrase, ...]:
+    if text.drain != "yes":
+        return text.commands
+    return (*text.commands[:1], _shared().drain["command"], *text.commands[1:])
 
 
 def _to_be_sure(text: CauseText, known: Mapping[str, str]) -> tuple[str, ...]:
