@@ -63,11 +63,14 @@ class Store(msgspec.Struct, frozen=True):
 class Slurm(msgspec.Struct, frozen=True):
     """[slurm]: who is asked what Slurm knows of a job."""
 
-    source: Literal["sacct", "none"] = "sacct"
+    source: Literal["auto", "pyslurm", "sacct", "none"] = "auto"
     sacct: str = ""
+    clusters: tuple[str, ...] = ()
     timeout_s: float = 30.0
     first_ask_s: float = 1.0
     give_up_s: float = 1800.0
+    sweep_s: float = 300.0
+    sweep_after_s: float = 300.0
 
 
 class Ends(msgspec.Struct, frozen=True):
@@ -304,7 +307,14 @@ def _numbers(config: Config) -> list[tuple[str, str]]:
     positive = ["spool.scan_s", "spool.max_file_bytes", "spool.max_record_bytes"]
     positive += ["slurm.timeout_s", "slack.timeout_s", "slack.attempts"]
     positive += ["intake.max_connections", "intake.head_s", "intake.body_s"]
-    not_negative = ("slurm.first_ask_s", "slurm.give_up_s", "judge.settle_s", "judge.early_s")
+    not_negative = (
+        "slurm.first_ask_s",
+        "slurm.give_up_s",
+        "slurm.sweep_s",
+        "slurm.sweep_after_s",
+        "judge.settle_s",
+        "judge.early_s",
+    )
     # Longer, and a question or a delivery would be claimed anew while it is under way.
     most = {"slurm.timeout_s": 60, "slack.timeout_s": 25}
     values: dict[str, Any] = keys(config)

@@ -54,7 +54,7 @@ def test_an_empty_file_is_the_defaults() -> None:
         ("[web]\nport = 70000", "f: web.port: is 70000"),
         ("spool = '/x'", "f: spool is a table"),
         ("[log]\nlevel = 'loud'", '"debug", "info", "warning", "error"'),
-        ("[slurm]\nsource = 'pyslurm'", 'it may be "sacct", "none"'),
+        ("[slurm]\nsource = 'slurmrestd'", 'it may be "auto", "pyslurm", "sacct", "none"'),
         ("[spool]\nscan_s = 0", "f: spool.scan_s: is 0.0; it must be more than 0"),
         ("[judge]\nearly_s = inf", "f: judge.early_s: is inf; it must be a finite number"),
         ("[slurm]\ntimeout_s = 61", "f: slurm.timeout_s: is 61.0; it must be 60 or less"),

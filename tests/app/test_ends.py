@@ -38,6 +38,8 @@ def verdict(cause: str) -> v.Verdict:
         ("memory.cgroup-oom", facts("CANCELLED", by_uid=1001), True),
         ("slurm.preempted", facts("PREEMPTED"), False),
         ("collective.timeout", facts("PREEMPTED"), True),
+        ("unknown", facts("REQUEUED"), False),
+        ("slurm.node-fail", facts("REQUEUED"), True),
     ],
 )
 def test_by_default_failures_are_reported_and_what_people_did_themselves_is_not(
@@ -59,6 +61,13 @@ def test_where_some_ends_are_never_reported_nothing_is_before_slurm_has_answered
     assert is_reported(ends, verdict("process.segfault"), None, True)
     assert is_reported(ends, verdict("process.segfault"), facts("FAILED"), False)
     assert not is_reported(ends, verdict("process.segfault"), facts("PREEMPTED"), False)
+
+
+def test_an_end_is_not_its_own_failure() -> None:
+    ends = Ends(timeout="if-failed")
+
+    assert not is_reported(ends, verdict("slurm.time-limit"), facts("TIMEOUT"), True)
+    assert is_reported(ends, verdict("collective.timeout"), facts("TIMEOUT"), True)
 
 
 @pytest.mark.parametrize(

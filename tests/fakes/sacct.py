@@ -4,7 +4,7 @@
     sacct.know("4242", rows)
     sacct.behave("slow 3")
 
-It offers columns, prints them with the delimiter it is asked for and knows jobs by number, as
+It offers columns, prints them with the delimiter it is asked for (also at the end of a line) and knows jobs by number, as
 sacct(1) of Slurm 22.05 to 25.11 does. How it behaves may change while it is in use: "ok", "fail"
 (slurmdbd does not answer), "garbage", "empty", "slow SECONDS", "hang" (until it is killed).
 """
@@ -41,11 +41,11 @@ if "--helpformat" in sys.argv:
 options = dict(part.split("=", 1) for part in sys.argv[1:] if "=" in part)
 names = options["--format"].split(",")
 delimiter = options["--delimiter"]
-print(delimiter.join(names))
+print(delimiter.join([*names, ""]))
 known = json.loads((folder / "known").read_text()) if behaviour != "empty" else {{}}
 for job in options["--jobs"].split(",") if "--jobs" in options else known:
     for row in known.get(job, ()):
-        print(delimiter.join(row.get(name, "") for name in names))
+        print(delimiter.join([*(row.get(name, "") for name in names), ""]))
 """
 
 

@@ -22,7 +22,7 @@ fi
 for argument in "$@"; do
   case $argument in
     --delimiter=*) d=${argument#--delimiter=} ;;
-    --format=*) printf '%s\n' "${argument#--format=}" | sed "s/,/$d/g" ;;
+    --format=*) printf '%s\n' "${argument#--format=}" | sed "s/,/$d/g; s/\$/$d/" ;;
     --jobs=*) jobs=${argument#--jobs=} ;;
   esac
 done
@@ -33,7 +33,7 @@ for job in $(echo "$jobs" | tr , ' '); do
   printf "$job_$d" | sed "s/.*/$job$d$job$d/" | tr -d '\n'
   printf "c1${d}alice${d}1001${d}ml${d}main${d}FAILED${d}1:0${d}1:0${d}n[1-2]${d}"
   printf "2026-11-30T15:56:00${d}2026-11-30T15:56:07${d}2026-11-30T15:56:29${d}3${d}00:03:00${d}"
-  printf "None${d}/home/a${d}a|b\n8|8|COMPLETED\n"
+  printf "None${d}/home/a${d}a|b\n8|8|COMPLETED${d}\n"
 done
 """
 

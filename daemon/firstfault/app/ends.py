@@ -22,6 +22,7 @@ _KEYS = {
     "NODE_FAIL": "node_fail",
     "BOOT_FAIL": "node_fail",
     "PREEMPTED": "preempted",
+    "REQUEUED": "requeued",
 }
 # What a verdict says of the state where Slurm has not answered.
 _STATES = {
@@ -31,8 +32,10 @@ _STATES = {
     "slurm.preempted": "PREEMPTED",
     "slurm.cancelled": CANCELLED,
 }
-# What ends a job without anything in it having failed before.
-_ENDED_FROM_OUTSIDE = frozenset({"none", "unknown", "process.interrupted", *_STATES})
+# What tells of no failure of the job: it was ended from outside.
+_NO_FAILURE = frozenset(
+    {"none", "unknown", "process.interrupted", "slurm.cancelled", "slurm.preempted"}
+)
 
 
 def is_reported(ends: Ends, verdict: v.Verdict, facts: JobFacts | None, facts_closed: bool) -> bool:
@@ -45,7 +48,7 @@ def is_reported(ends: Ends, verdict: v.Verdict, facts: JobFacts | None, facts_cl
     if facts is None and not facts_closed and (state == CANCELLED or NEVER in _rules(ends)):
         return False
     rule = _rule(ends, state, facts)
-    return rule == ALWAYS or (rule == IF_FAILED and verdict.cause.id not in _ENDED_FROM_OUTSIDE)
+    return rule == ALWAYS or (rule == IF_FAILED and _had_failed(verdict.cause.id, state))
 
 
 def is_wanted(ends: Ends, facts: JobFacts | None) -> bool | None:
@@ -55,11 +58,21 @@ def is_wanted(ends: Ends, facts: JobFacts | None) -> bool | None:
     return facts.state != SUCCEEDED and _rule(ends, facts.state, facts) != NEVER
 
 
+def _had_failed(cause: str, state: str | None) -> bool:
+    """True where the cause is another than the end itself."""
+    itself = _STATES.get(cause)
+    return cause not in _NO_FAILURE and (itself is None or _key(itself) != _key(state))
+
+
+def _key(state: str | None) -> str:
+    return _KEYS.get(state or "", "failed")
+
+
 def _rule(ends: Ends, state: str | None, facts: JobFacts | None) -> str:
     if state == CANCELLED:
         by_owner = facts is None or facts.by_uid is None or facts.by_uid == facts.uid
         return ends.cancelled_by_owner if by_owner else ends.cancelled
-    rule: str = getattr(ends, _KEYS.get(state or "", "failed"))
+    rule: str = getattr(ends, _key(state))
     return rule
 
 

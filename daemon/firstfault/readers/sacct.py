@@ -26,6 +26,7 @@ __all__ = [
     "looks_like_text",
     "moment",
     "parse_json",
+    "parse_records",
     "parse_text",
 ]
 
@@ -107,6 +108,24 @@ def parse_text(text: str, utc_offset_s: int = 0) -> list[JobFacts]:
     else:
         rows = _delimited(names, delimiter, lines[index + 1 :])
     return _jobs(rows, dt.timezone(dt.timedelta(seconds=utc_offset_s)))
+
+
+def parse_records(text: str, delimiter: str) -> list[JobFacts]:
+    """The jobs in the output of `sacct --parsable --delimiter=...`, its times in UTC.
+
+    Each record ends with the delimiter, the header too: where that is a text that no user can
+    know, a newline in a job's name or path is as good as any other character. Raises ValueError
+    for what is no such output, or is cut off.
+    """
+    end = delimiter + "\n"
+    if not text.endswith(end):
+        raise ValueError("it does not end as a table of sacct does")
+    header, *records = text[: -len(end)].split(end)
+    names = [name.lower() for name in header.split(delimiter)]
+    if not _known(names):
+        raise ValueError(f"no header of sacct: {header[:80]!r}")
+    rows = [dict(zip(names, record.split(delimiter), strict=False)) for record in records]
+    return _jobs([row for row in rows if len(row) == len(names)], dt.UTC)
 
 
 def base_state(text: str) -> tuple[str | None, int | None]:
@@ -230,6 +249,9 @@ def _job(job_id: str, row: Row, zone: dt.timezone) -> JobFacts:
         time_limit_s=_limit(row),
         work_dir=_text(row, "workdir"),
         restarts=int(restarts) if restarts.isdigit() and len(restarts) < 10 else None,
+        failed_node=_text(row, "failednode"),
+        stdout=_text(row, "stdout"),
+        stderr=_text(row, "stderr"),
     )
 
 
@@ -244,6 +266,8 @@ def _step(step_id: str, row: Row, zone: dt.timezone) -> StepFacts:
         nodes=_nodes(row),
         started_at=moment(row.get("start", ""), zone),
         ended_at=moment(row.get("end", ""), zone),
+        stdout=_text(row, "stdout"),
+        stderr=_text(row, "stderr"),
     )
 
 

@@ -98,6 +98,9 @@ def _job(job: dict[str, Any], blind: bool) -> JobFacts:
         time_limit_s=limit * 60 if limit is not None else None,
         work_dir=_text(job.get("working_directory")),
         restarts=_number(job.get("restart_cnt")),
+        failed_node=_text(job.get("failed_node")),
+        stdout=_text(job.get("stdout_expanded")),
+        stderr=_text(job.get("stderr_expanded")),
         steps=tuple(_step(step, blind) for step in _list(job.get("steps"))),
     )
 

@@ -13,6 +13,18 @@ NOT_ENDED = frozenset(
     {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "RESIZING", "STOPPED"}
 )
 
+# The base states in which a job has not done what it was to do.
+BAD_ENDS = (
+    "BOOT_FAIL",
+    "CANCELLED",
+    "DEADLINE",
+    "FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "TIMEOUT",
+)
+
 # The Epilog runs after End (when the job began to complete) by KillWait and the time that its
 # processes take to die; the nodes' clocks may differ by a little.
 EPILOG_AFTER_END = dt.timedelta(seconds=600)
@@ -34,6 +46,12 @@ class SlurmFacts(Protocol):
         """Every incarnation of each job, by the id asked for; unknown jobs are left out.
 
         ``job_ids`` are plain numbers (JobIDRaw). Raises `FactsError`.
+        """
+
+    def ended(self, since: dt.datetime, until: dt.datetime) -> list[JobFacts]:
+        """Every incarnation that ended in one of `BAD_ENDS` from ``since`` to ``until``.
+
+        Without its steps. Raises `FactsError`.
         """
 
 

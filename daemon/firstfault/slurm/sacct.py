@@ -1,24 +1,26 @@
-"""Slurm's facts from `sacct -P`: works with every version that has accounting.
+"""Slurm's facts from `sacct`: works with every version that has accounting.
 
-Read from sacct(1) and sacct's source at 22.05.8 to 25.11.7: `-P` escapes nothing, so that the
-delimiter is a random text that no job name can hold; free text comes last; `-D` shows every
-incarnation of a requeued job; `-j` with a list is one question to slurmdbd. Times are asked in
-UTC.
+Read from sacct(1) and sacct's source at 22.05.8 to 25.11.7: the parsable output escapes nothing,
+so that the delimiter is a random text that no job name can hold, and each record ends with it;
+`-D` shows every incarnation of a requeued job; `-j` with a list is one question to slurmdbd;
+`--state` with both ends of a window selects by the end's time. Times are asked in UTC.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 import secrets
 import shutil
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from firstfault.model.slurm import JobFacts
-from firstfault.readers.sacct import parse_text
+from firstfault.readers.sacct import parse_records
 from firstfault.slurm.command import Output, run
-from firstfault.slurm.facts import FactsError
+from firstfault.slurm.facts import BAD_ENDS, FactsError
 
 CAP_BYTES = 64 * 1024 * 1024
 BATCH = 500
@@ -35,36 +37,61 @@ _WANTED = (
     "ExitCode",
     "DerivedExitCode",
     "NodeList",
+    "FailedNode",
     "Submit",
     "Start",
     "End",
     "TimelimitRaw",
     "Timelimit",
     "Reason",
+    "Restarts",
     "WorkDir",
+    "StdOut",
+    "StdErr",
     "JobName",
 )
 _PLACES = ("/usr/bin", "/usr/local/bin", "/opt/slurm/bin", "/usr/sbin")
 
 
 class Sacct:
-    """Asks by running sacct; ``path`` is absolute."""
+    """Asks by running sacct, never more than one at a time.
 
-    def __init__(self, path: Path, timeout_s: float) -> None:
+    ``path`` is absolute. ``clusters`` are asked about, none: the one that slurm.conf names.
+    """
+
+    def __init__(self, path: Path, timeout_s: float, clusters: Sequence[str] = ()) -> None:
         self.path = path
         self.timeout_s = timeout_s
+        self.clusters = tuple(clusters)
         self._fields: tuple[str, ...] | None = None
+        self._one_at_a_time = threading.Lock()
 
     def facts(self, job_ids: Sequence[str]) -> dict[str, list[JobFacts]]:
         """See `firstfault.slurm.facts.SlurmFacts`."""
+        wrong = [job for job in job_ids if not re.fullmatch("[0-9]{1,20}", job)]
+        if wrong:
+            raise FactsError(f"not a job id: {wrong[0][:40]!r}")
         found: dict[str, list[JobFacts]] = {}
         unique = sorted(set(job_ids))
         for start in range(0, len(unique), BATCH):
             batch = unique[start : start + BATCH]
-            for facts in parse_text(self._ask(batch)):
+            for facts in self._ask([f"--jobs={','.join(batch)}"]):
                 # "JobIDRaw" is what the nodes know; "JobID" names an array's task.
                 found.setdefault(facts.raw_id or facts.id, []).append(facts)
         return {job: found[job] for job in unique if job in found}
+
+    def ended(self, since: dt.datetime, until: dt.datetime) -> list[JobFacts]:
+        """See `firstfault.slurm.facts.SlurmFacts`."""
+        window = [f"--starttime={_local(since)}", f"--endtime={_local(until)}"]
+        found = self._ask([*window, f"--state={','.join(BAD_ENDS)}", "--allocations"])
+        # Some versions select a little more than they were asked for.
+        return [
+            facts
+            for facts in found
+            if facts.state in BAD_ENDS
+            and facts.ended_at is not None
+            and since <= facts.ended_at <= until
+        ]
 
     def fields(self) -> tuple[str, ...]:
         """The columns to ask for: what is wanted and this version of sacct offers.
@@ -79,23 +106,27 @@ class Sacct:
             self._fields = fields
         return self._fields
 
-    def _ask(self, job_ids: Sequence[str]) -> str:
-        wrong = [job for job in job_ids if not re.fullmatch("[0-9]{1,20}", job)]
-        if wrong:
-            raise FactsError(f"not a job id: {wrong[0][:40]!r}")
+    def _ask(self, which: Sequence[str]) -> list[JobFacts]:
         delimiter = f"\x1f{secrets.token_hex(8)}\x1f"
-        output = self._run(
-            [
-                "--parsable2",
-                f"--delimiter={delimiter}",
-                "--duplicates",
-                "--noconvert",
-                "--allusers",
-                f"--format={','.join(self.fields())}",
-                f"--jobs={','.join(job_ids)}",
-            ]
-        )
-        return output.stdout.decode("utf-8", "replace")
+        fields = self.fields()
+        arguments = [
+            "--parsable",
+            f"--delimiter={delimiter}",
+            "--duplicates",
+            "--noconvert",
+            "--allusers",
+            f"--format={','.join(fields)}",
+            *which,
+        ]
+        if self.clusters:
+            arguments.append(f"--clusters={','.join(self.clusters)}")
+        if "StdOut" in fields:
+            arguments.append("--expand-patterns")  # both came with 24.05
+        output = self._run(arguments)
+        try:
+            return parse_records(output.stdout.decode("utf-8", "replace"), delimiter)
+        except ValueError as error:
+            raise FactsError(f"{self.path} answered what cannot be read: {error}") from error
 
     def _run(self, arguments: Sequence[str]) -> Output:
         environment = {
@@ -107,7 +138,8 @@ class Sacct:
         if "SLURM_CONF" in os.environ:
             environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
         try:
-            output = run([str(self.path), *arguments], environment, self.timeout_s, CAP_BYTES)
+            with self._one_at_a_time:
+                output = run([str(self.path), *arguments], environment, self.timeout_s, CAP_BYTES)
         except OSError as error:
             raise FactsError(
                 f"{self.path} cannot be run: {error.strerror}. Set slurm.sacct to sacct's path, "
@@ -127,3 +159,8 @@ def find(configured: str) -> Path | None:
         return Path(configured)
     found = shutil.which("sacct") or shutil.which("sacct", path=os.pathsep.join(_PLACES))
     return None if found is None else Path(found).absolute()
+
+
+def _local(at: dt.datetime) -> str:
+    # In the time zone of `_run`'s environment; sacct takes whole seconds.
+    return at.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S")
