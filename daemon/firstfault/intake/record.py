@@ -55,15 +55,18 @@ def incoming(data: bytes, limits: Limits) -> Incoming:
         raise evidence.EvidenceError(
             f"node {record.node} is not in its own job's node list {(listed or '')[:80]!r}"
         )
+    leader = _leader(record)
     return Incoming(
         record_id=record.id,
         cluster=record.cluster,
-        job=record.job,
+        job=leader or record.job,
+        component=record.job if leader else None,
         node=record.node,
         ended_at=record.ended_at,
         nodes=nodes,
         node_list=listed,
-        run=_run(record),
+        # Each component of a heterogeneous job has an id, and perhaps a start, of its own.
+        run=None if leader else _run(record),
         suspicious=_is_suspicious(record),
         body=data,
         size=len(body),
@@ -94,6 +97,12 @@ def _unpacked(data: bytes, limits: Limits) -> bytes:
             f"larger than spool.max_record_bytes ({limits.record_bytes}) when unpacked"
         )
     return body
+
+
+def _leader(record: evidence.EvidenceRecord) -> str | None:
+    """The id of the whole, where the record's job is a component of a heterogeneous job."""
+    leader = record.environment.get("SLURM_HET_JOB_ID", "")
+    return leader if _WORDS["job"].fullmatch(leader) and int(leader) else None
 
 
 def _run(record: evidence.EvidenceRecord) -> str | None:

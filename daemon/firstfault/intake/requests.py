@@ -6,7 +6,8 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
+from contextlib import suppress
 
 import msgspec
 
@@ -138,10 +139,8 @@ class Requests:
         if checked is None:
             return Answer(200, b'{"result": "kept for a newer daemon"}')
         try:
-            # Shielded: the writer's own future must live on when this request's time is up.
-            committed = asyncio.shield(asyncio.wrap_future(self._writer.put(checked)))
             async with asyncio.timeout(COMMIT_S):
-                new = await committed
+                new = await _result(self._writer.put(checked))
         except (StoreAway, TimeoutError) as error:
             raise _Refusal(503, str(error) or "the store is slow", _spread_s()) from error
         return Answer(200, b'{"result": "stored"}' if new else b'{"result": "known"}')
@@ -175,6 +174,21 @@ class Requests:
         except StoreAway as error:
             raise _Refusal(503, str(error), _spread_s()) from error
         return Answer(200, msgspec.json.encode(answers))
+
+
+async def _result(future: Future[bool]) -> bool:
+    """The result, here; unlike asyncio's own bridge it does not cancel the writer's future when
+    this request's time is up, and may outlive the loop."""
+    loop = asyncio.get_running_loop()
+    here = asyncio.Event()
+
+    def tell(_future: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(here.set)
+
+    future.add_done_callback(tell)
+    await here.wait()
+    return future.result()
 
 
 def _spread_s() -> int:
