@@ -9,15 +9,16 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from firstfault_epilog import backlog, confined, pending, sending, wanted
+from firstfault_epilog.collection import Asked
 from firstfault_epilog.entries import Entry
 from firstfault_epilog.job import job_of
-from firstfault_epilog.pending import Pending, Place
+from firstfault_epilog.pending import Pending, Place, Tell
 from firstfault_epilog.settings import Settings
 
 # Who is asked about soon is asked about at once, in the same question.
 TOGETHER_S = 5.0
-# Nodes whose jobs end at the same moment do not ask at the same moment.
-JITTER_S = 5.0
+# Nodes whose jobs end at the same moment do not ask at the same moment: up to this part later.
+JITTER = 1 / 3
 # An address that hangs, munged, the connection and the answer have limits of their own.
 DEADLINE_S = 90.0
 # Where the daemon says nothing at all an end is not given up as soon.
@@ -40,7 +41,7 @@ class Outcome(NamedTuple):
     ``lost`` ends were given up, ``later`` were put off; ``fault`` says why there was no answer.
     """
 
-    wanted: Tuple[Tuple[Place, Pending, wanted.Word], ...] = ()
+    wanted: Tuple[Tuple[Place, Pending, Asked], ...] = ()
     unwanted: Tuple[Tuple[Place, Pending], ...] = ()
     lost: int = 0
     later: int = 0
@@ -50,30 +51,32 @@ class Outcome(NamedTuple):
 def first_ask_at_s(entry: Entry, settings: Settings, now_s: float) -> float:
     """When the daemon is first asked about this end, in seconds since 1970."""
     nodes = entry.value("SLURM_JOB_NODELIST") or entry.value("SLURM_NODELIST")
+    jitter_s = settings.pending_ask_s * random.uniform(0, JITTER)  # noqa: S311 (no secret)
     after_s = settings.pending_ask_s + backlog.stagger_s(nodes, job_of(entry).node)
-    return max(now_s, entry.ended_at_s + after_s) + random.uniform(0, JITTER_S)  # noqa: S311
+    return max(now_s, entry.ended_at_s + after_s) + jitter_s
 
 
-def due(settings: Settings, now_s: float) -> Tuple[List[Place], Optional[float]]:
-    """The ends to ask about now, at most `wanted.ASKED_MAX`, and the seconds until the next.
+def begin(
+    settings: Settings, now_s: float, tell: Tell
+) -> Tuple[Optional[Question], Optional[float]]:
+    """The question on the ends whose turn it is, and the seconds until it is worth another call.
 
-    None where none waits. Raises OSError.
+    None where no end waits. Raises OSError.
     """
     places = pending.waiting(settings.spool)
     if not places:
-        return [], None
+        return None, None
     next_s = min(pending.due_in_s(place, now_s) for place in places)
     if next_s > 0:
-        return [], next_s
-    found = [place for place in places if pending.due_in_s(place, now_s) <= TOGETHER_S]
-    return sorted(found, key=lambda place: place.ask_at_s)[: wanted.ASKED_MAX], 0.0
+        return None, next_s
+    near = [place for place in places if pending.due_in_s(place, now_s) <= TOGETHER_S]
+    near.sort(key=lambda place: place.ask_at_s)
+    found = pending.readable(settings.spool, near[: wanted.ASKED_MAX], tell)
+    return (_put(settings, found) if found else None), 0.0
 
 
-def begin(settings: Settings, ends: List[Tuple[Place, Pending]]) -> Question:
-    """Asks about those of ``ends`` that are of the first one's node and cluster.
-
-    Raises OSError where no process can be made.
-    """
+# Those of the first one's node and cluster: a question has one sender.
+def _put(settings: Settings, ends: List[Tuple[Place, Pending]]) -> Question:
     of = _asker(ends[0][1])
     chosen = {place.id: (place, end) for place, end in ends if _asker(end) == of}
     rows = [wanted.row(end.entry, each) for each, (_, end) in chosen.items()]
@@ -91,9 +94,9 @@ def begin(settings: Settings, ends: List[Tuple[Place, Pending]]) -> Question:
     return Question(chosen, confined.start(ask, None), time.monotonic() + DEADLINE_S)
 
 
-def is_answered(question: Question, seconds: float) -> bool:
-    """Whether there is an answer, or no hope of one, after waiting for ``seconds`` at most."""
-    ready, _, _ = select.select([question.child.receiver], [], [], seconds)
+def is_answered(question: Question) -> bool:
+    """Whether there is an answer, or no hope of one."""
+    ready, _, _ = select.select([question.child.receiver], [], [], 0)
     return bool(ready) or time.monotonic() >= question.stop_at
 
 
@@ -106,7 +109,8 @@ def end(settings: Settings, question: Question, now_s: float) -> Outcome:
         word = words.get(each, wanted.Word(wanted.LATER)) if heard else wanted.Word(wanted.LATER)
         waited_s = max(0.0, now_s - kept.entry.ended_at_s)
         if word.verdict == wanted.YES:
-            outcome = outcome._replace(wanted=(*outcome.wanted, (place, kept, word)))
+            asked = Asked(word.paths, word.reads_shared)
+            outcome = outcome._replace(wanted=(*outcome.wanted, (place, kept, asked)))
         elif word.verdict == wanted.NO:
             outcome = outcome._replace(unwanted=(*outcome.unwanted, (place, kept)))
         elif waited_s > (settings.pending_ttl_s if heard else UNHEARD_TTL_S):

@@ -5,7 +5,7 @@ import binascii
 import errno
 import os
 import time
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from firstfault_epilog import confined, joblogs, mounts, plans, privacy
 from firstfault_epilog import moment as moments
@@ -17,6 +17,14 @@ from firstfault_epilog.settings import Settings
 
 TEXT_MAX = 4096
 FRAMES_MAX = 20000
+# Reasons of coverage that tell of no trouble.
+_NOTHING = (
+    ("cgroup", "ENOENT"),
+    ("cgroup", "absent"),
+    ("job-output", "ENOENT"),
+    ("job-output", "no-folder"),
+    ("rank-log", "absent"),
+)
 _WHATS = ("job-output", "rank-log", "error-json", "flight-recorder")
 _STATES = ("full", "partial", "none")
 
@@ -77,8 +85,21 @@ def collect(entry: Entry, settings: Settings, moment: Moment, asked: Asked = _UN
         files=tuple(files),
         coverage=tuple(coverage),
         notes=tuple(notes),
+        clean=saw_nothing(files, coverage),
     )
     return privacy.without_secrets(record) if settings.mask_secrets else record
+
+
+def saw_nothing(files: Sequence[File], coverage: Sequence[Coverage]) -> bool:
+    """Whether a node has nothing to tell: all was looked at, and there was nothing.
+
+    Also where an output is another node's to read. What could not be read is something to tell;
+    a rank's log is, too, for its head and tail say how far the rank came.
+    """
+    return not any(file.excerpts for file in files) and all(
+        row.state == "full" or (row.what, row.reason) in _NOTHING or row.reason == "other-node"
+        for row in coverage
+    )
 
 
 def _evidence(

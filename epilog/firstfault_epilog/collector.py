@@ -4,19 +4,41 @@ import os
 import sys
 import syslog
 import time
-from typing import Callable, List, Optional
+from typing import TYPE_CHECKING, Callable, List, Optional, Tuple
 
-from firstfault_epilog import backlog, collection, entries, kernel, ranklogs, record, spool
-from firstfault_epilog.job import jobs_of
-from firstfault_epilog.record import Clock
+from firstfault_epilog import (
+    backlog,
+    collection,
+    ends,
+    entries,
+    kernel,
+    pending,
+    ranklogs,
+    record,
+    spool,
+)
+from firstfault_epilog import moment as moments
+from firstfault_epilog.collection import Asked
+from firstfault_epilog.entries import Entry
+from firstfault_epilog.job import job_of, jobs_of
+from firstfault_epilog.moment import Moment
+from firstfault_epilog.pending import Pending, Place
+from firstfault_epilog.record import Clock, Record
 from firstfault_epilog.settings import Settings
+
+if TYPE_CHECKING:
+    from firstfault_epilog.asking import Question
 
 # EX_TEMPFAIL and EX_SOFTWARE of sysexits.h: the script that starts the collector tells them apart.
 NOT_NOW = 75
 FAILED = 70
-# So long a collector waits for a daemon that is not there; then the next one goes on. The last
-# node of a large job waits so long for its turn.
+# So long a collector waits for the daemon, and for the next question on a pending end, after the
+# last end that came in; then the timer's, or the next end's, goes on. Under systemd it has a limit
+# (TimeoutStartSec); where the script starts it there is no timer, and it stays for as long as the
+# daemon may need.
 WAIT_S = 120.0
+LIFE_S = 600.0
+WAIT_DETACHED_S = 3600.0
 POLL_S = 0.2
 
 
@@ -41,21 +63,68 @@ def run(settings: Settings) -> int:
         return NOT_NOW
 
 
-# What came in is collected before anything is sent, and as soon as it comes while the daemon is
-# waited for.
+# What came in is collected before anything is sent or asked, and as soon as it comes while the
+# daemon is waited for.
 def _work(settings: Settings) -> int:
     status = _take_all(settings)
-    stop_at = time.monotonic() + WAIT_S
-    while settings.daemon is not None:
-        left_s = _send(settings)
-        if left_s is None or time.monotonic() + left_s > stop_at:
+    begun = time.monotonic()
+    stop_at = begun + _patience_s()
+    question: Optional["Question"] = None
+    while True:
+        question, ask_s, asked = _ask(settings, question)
+        send_s = None if settings.daemon is None else _send(settings)
+        status = max(status, asked)
+        left_s = min((s for s in (ask_s, send_s) if s is not None), default=None)
+        if left_s is None or (question is None and time.monotonic() + left_s > stop_at):
             break
         _wait(settings.queue, left_s)
         if not entries.is_empty(settings.queue):
             status = max(status, _take_all(settings))
+            stop_at = max(stop_at, min(time.monotonic() + _patience_s(), begun + LIFE_S))
     for fault in _tidy("rank logs", lambda: ranklogs.sweep(settings)) or ():
         warn(fault)
     return status
+
+
+def _patience_s() -> float:
+    return WAIT_DETACHED_S if os.environ.get("FIRSTFAULT_DETACHED") else WAIT_S
+
+
+# One step of asking about pending ends: the question under way, the seconds until the next step
+# (None where no end waits), and the status. The boundary at which a failure in it stops.
+def _ask(
+    settings: Settings, question: Optional["Question"]
+) -> Tuple[Optional["Question"], Optional[float], int]:
+    try:
+        if question is None and not pending.waiting(settings.spool):
+            return None, None, 0
+        if settings.daemon is None:
+            return None, None, _take_rest(settings)
+        # http.client and ssl are not loaded where nobody is asked.
+        from firstfault_epilog import asking
+
+        if question is None:
+            question, left_s = asking.begin(settings, time.time(), warn)
+            return question, left_s, 0
+        if not asking.is_answered(question):
+            return question, POLL_S, 0
+        outcome = asking.end(settings, question, time.time())
+    except Exception as error:  # noqa: BLE001 (the boundary: the reason is told)
+        warn(f"pending ends: {type(error).__name__}: {error}")
+        return None, None, FAILED
+    if outcome.fault is not None:
+        warn(f"{len(question.ends)} ends wait for the daemon's word: {outcome.fault}")
+    if outcome.lost:
+        warn(f"{outcome.lost} ends were given up: the daemon could not tell whether they matter")
+    for place, end in outcome.unwanted:
+        _let_go(settings, end.entry, end.moment)
+        os.unlink(place.path)
+    statuses = {0}
+    for place, end, asked in outcome.wanted:
+        statuses.add(_take_wanted(place, end, asked, settings))
+        if not entries.is_empty(settings.queue):
+            statuses.add(_take_all(settings))
+    return None, 0.0, max(statuses)
 
 
 # The boundary at which a failure in sending stops: the records stay where they are.
@@ -96,27 +165,22 @@ def _take(path: str, settings: Settings, clock: Clock) -> int:
         return 0
     try:
         moment = collection.look(entry, settings, clock)
-        evidence = collection.collect(entry, settings, moment)
-        missed = entries.dropped(settings.queue)
-        if missed:
-            note = (
-                f"{missed} earlier ends of jobs were not noted on this node: nobody took the queue"
-            )
-            warn(note)
-            evidence = evidence._replace(notes=(*evidence.notes, note))
-        lost = None if settings.daemon is None else backlog.note(settings.queue)
-        if lost is not None:
-            evidence = evidence._replace(notes=(*evidence.notes, lost))
-        data = record.encode(evidence)
+        fate = ends.fate(entry, moment, settings)
+        if fate.what == ends.COLLECT:
+            evidence = _evidence(entry, settings, moment, Asked())
+            data = record.encode(evidence)
     except Exception as error:  # noqa: BLE001 (the boundary: the reason stands beside the entry)
         reason = f"collecting failed: {type(error).__name__}: {error}"
         warn(f"entry {path}: {reason}: moved to the quarantine")
         entries.quarantine(settings.queue, path, reason)
         return FAILED
     try:
-        if settings.daemon is not None:
-            spool.prepare(settings.spool)
-        record.write(settings.spool, record.file_name(evidence), data)
+        if fate.what == ends.COLLECT:
+            _write(settings, entry, evidence, data)
+        elif fate.what == ends.ASK:
+            _keep(settings, entry, moment)
+        else:
+            _let_go(settings, entry, moment)
     except OSError as error:
         warn(
             f"spool {settings.spool}: {error.strerror}: the entry is kept for the next run; "
@@ -124,14 +188,106 @@ def _take(path: str, settings: Settings, clock: Clock) -> int:
         )
         entries.keep_for_later(path)
         return NOT_NOW
+    os.unlink(path)
+    return 0
+
+
+# The configuration changed: nobody is asked any more, and every end is collected.
+def _take_rest(settings: Settings) -> int:
+    places = pending.waiting(settings.spool)
+    ends_left = pending.readable(settings.spool, places, warn)
+    return max([_take_wanted(place, end, Asked(), settings) for place, end in ends_left], default=0)
+
+
+# The same for an end that the daemon wants.
+def _take_wanted(place: Place, end: Pending, asked: Asked, settings: Settings) -> int:
+    place = pending.begin(place)
+    if place.attempts > entries.ATTEMPTS_MAX:
+        reason = f"{entries.ATTEMPTS_MAX} collectors died or failed on it"
+        warn(f"pending end {place.path}: {reason}: put aside")
+        pending.put_aside(settings.spool, place, reason)
+        return FAILED
+    try:
+        clock = kernel.calibrate(settings.kernel_log, settings.kernel_offset_s, time.time())
+        later = collection.look(end.entry, settings, clock)
+        moment = moments.joined(end.moment, later)
+        evidence = _evidence(end.entry, settings, moment, asked)
+        data = record.encode(evidence)
+    except Exception as error:  # noqa: BLE001 (the boundary: the reason stands beside the end)
+        reason = f"collecting failed: {type(error).__name__}: {error}"
+        warn(f"pending end {place.path}: {reason}: put aside")
+        pending.put_aside(settings.spool, place, reason)
+        return FAILED
+    try:
+        _write(settings, end.entry, evidence, data)
+    except OSError as error:
+        warn(f"spool {settings.spool}: {error.strerror}: a pending end waits: make room in it")
+        pending.take_back(place, time.time() + WAIT_S)
+        return NOT_NOW
+    os.unlink(place.path)
+    return 0
+
+
+# With what was lost before it: somebody has to tell.
+def _evidence(entry: Entry, settings: Settings, moment: Moment, asked: Asked) -> Record:
+    evidence = collection.collect(entry, settings, moment, asked)
+    notes = []
+    missed = entries.dropped(settings.queue)
+    if missed:
+        notes.append(
+            f"{missed} earlier ends of jobs were not noted on this node: nobody took the queue"
+        )
+        warn(notes[0])
+    if settings.daemon is not None:
+        lost = backlog.note(settings.queue)
+        unanswered = pending.lost(settings.spool)
+        if lost is not None:
+            notes.append(lost)
+        if unanswered:
+            notes.append(
+                f"{unanswered} earlier ends that looked like success were given up on this node: "
+                "the daemon did not tell whether they matter"
+            )
+    return evidence._replace(notes=(*evidence.notes, *notes))
+
+
+# Raises OSError.
+def _write(settings: Settings, entry: Entry, evidence: Record, data: bytes) -> None:
+    if settings.daemon is not None:
+        spool.prepare(settings.spool)
     name = record.file_name(evidence)
+    record.write(settings.spool, name, data)
     _tidy("rank logs", lambda: ranklogs.note(settings, jobs_of(entry), evidence.node, name))
     if settings.daemon is not None:
         nodes = entry.value("SLURM_JOB_NODELIST") or entry.value("SLURM_NODELIST")
         _tidy("backlog", lambda: backlog.accept(settings, name, nodes, evidence.node, warn))
-    os.unlink(path)
+        _tidy("pending ends", lambda: pending.forget_lost(settings.spool))
     entries.forget_troubles(settings.queue)
-    return 0
+
+
+# Raises OSError.
+def _keep(settings: Settings, entry: Entry, moment: Moment) -> None:
+    from firstfault_epilog import asking
+
+    now_s = time.time()
+    spool.prepare(settings.spool)
+    ask_at_s = asking.first_ask_at_s(entry, settings, now_s)
+    dropped = pending.keep(settings, Pending(entry, moment, now_s), _id(entry, moment), ask_at_s)
+    if dropped:
+        warn(f"{dropped} pending ends were given up: more than FIRSTFAULT_PENDING_MAX wait")
+    _tidy("rank logs", lambda: ranklogs.hold(settings, jobs_of(entry), job_of(entry).node))
+    entries.forget_failures(settings.queue)
+
+
+# Nobody wants it: its rank logs go as if the daemon had its record.
+def _let_go(settings: Settings, entry: Entry, moment: Moment) -> None:
+    name = f"none-{_id(entry, moment)}"
+    _tidy("rank logs", lambda: ranklogs.note(settings, jobs_of(entry), job_of(entry).node, name))
+    entries.forget_failures(settings.queue)
+
+
+def _id(entry: Entry, moment: Moment) -> str:
+    return collection.record_id(entry, moment)
 
 
 # The boundary at which a failure in tidying up stops: the records are what counts.

@@ -190,11 +190,13 @@ def failures(queue: str) -> Tuple[str, ...]:
 
 def forget_troubles(queue: str) -> None:
     """Begins both counts anew: the collector works, and what was dropped has been told."""
-    for name in (FAILURES, _DROPPED):
-        try:
-            os.unlink(os.path.join(queue, name))
-        except FileNotFoundError:
-            continue
+    forget_failures(queue)
+    _remove(os.path.join(queue, _DROPPED))
+
+
+def forget_failures(queue: str) -> None:
+    """Begins the count of failures anew: the collector works."""
+    _remove(os.path.join(queue, FAILURES))
 
 
 def dropped(queue: str) -> int:
@@ -203,6 +205,13 @@ def dropped(queue: str) -> int:
         return os.lstat(os.path.join(queue, _DROPPED)).st_size
     except FileNotFoundError:
         return 0
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
 
 
 def _oldest_first(folder: str, names: List[str]) -> List[str]:

@@ -3,6 +3,7 @@
 spool/pending/N.ENDED-JOB-ID   one end: N counts the collectors that began to collect it, ENDED is
                                in milliseconds since 1970, ID the record's. Its modification time
                                is when the daemon is asked next
+spool/pending/quarantine/      could not be used; NAME.reason says why
 spool/pending/.lost            a byte for each end that went unanswered and was not told of yet
 
 On the disk, not in the queue's memory: a node may be booted right after the job. The caller holds
@@ -14,7 +15,7 @@ import errno
 import json
 import os
 import stat
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 from firstfault_epilog import privacy
 from firstfault_epilog.entries import Entry
@@ -30,8 +31,11 @@ BYTES_MAX = 8 << 20
 ALL_BYTES_MAX = 64 << 20
 # Not waited for longer: the clock was set back.
 ASK_AHEAD_MAX_S = 7200.0
+ASIDE = "quarantine"
 _LOST = ".lost"
-_ASIDE = ".aside"
+_DRAFT = ".draft"
+
+Tell = Callable[[str], None]
 
 
 class PendingError(ValueError):
@@ -84,14 +88,14 @@ def keep(settings: Settings, pending: Pending, record_id: str, ask_at_s: float) 
     entry = privacy.at_rest(pending.entry, settings)
     data = _encoded(pending._replace(entry=entry))
     name = f"0.{entry.ended_at_s * 1000:013.0f}-{job_of(entry).id}-{record_id}"
-    aside = os.path.join(folder(settings.spool), _ASIDE)
+    draft = os.path.join(folder(settings.spool), _DRAFT)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(aside, flags, 0o600), "wb") as file:
+    with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    os.utime(aside, (ask_at_s, ask_at_s))
-    os.rename(aside, os.path.join(folder(settings.spool), name))
+    os.utime(draft, (ask_at_s, ask_at_s))
+    os.rename(draft, os.path.join(folder(settings.spool), name))
     return _make_room(settings)
 
 
@@ -135,6 +139,18 @@ def read(path: str) -> Pending:
         raise PendingError(f"it is not a pending end: {type(error).__name__}: {error}") from error
 
 
+def readable(spool: str, places: List[Place], tell: Tell) -> List[Tuple[Place, Pending]]:
+    """The ends in these files; what cannot be used is put aside and told. Raises OSError."""
+    found = []
+    for place in places:
+        try:
+            found.append((place, read(place.path)))
+        except PendingError as error:
+            tell(f"pending end {place.path}: {error}: put aside")
+            put_aside(spool, place, str(error))
+    return found
+
+
 def postpone(place: Place, ask_at_s: float) -> None:
     """The daemon is asked again at ``ask_at_s``. Raises OSError."""
     os.utime(place.path, (ask_at_s, ask_at_s))
@@ -148,10 +164,21 @@ def begin(place: Place) -> Place:
     return place._replace(path=again, attempts=place.attempts + 1)
 
 
-def take_back(place: Place) -> None:
+def take_back(place: Place, ask_at_s: float) -> None:
     """Takes back the count of `begin` where it was no fault of the end's (a full spool)."""
     head, name = os.path.split(place.path)
+    os.utime(place.path, (ask_at_s, ask_at_s))
     os.rename(place.path, os.path.join(head, f"{place.attempts - 1}.{name.partition('.')[2]}"))
+
+
+def put_aside(spool: str, place: Place, reason: str) -> None:
+    """Moves an end that cannot be used to `ASIDE`, with the reason beside it."""
+    aside = os.path.join(folder(spool), ASIDE)
+    os.makedirs(aside, mode=0o700, exist_ok=True)
+    target = os.path.join(aside, os.path.basename(place.path))
+    with open(target + ".reason", "w", encoding="utf-8") as file:
+        file.write(reason + "\n")
+    os.rename(place.path, target)
 
 
 def count_lost(spool: str, number: int) -> None:

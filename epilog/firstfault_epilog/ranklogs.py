@@ -80,6 +80,14 @@ def note(settings: Settings, jobs: Tuple[str, ...], node: str, record: str) -> N
         os.rename(aside, os.path.join(kept, name))
 
 
+def hold(settings: Settings, jobs: Tuple[str, ...], node: str) -> None:
+    """These jobs' folders are still to be read, whatever the record of an earlier end has told."""
+    for job in jobs:
+        path = os.path.join(settings.queue, KEPT, f"{job}.{node}")
+        if _FOLDER.match(os.path.basename(path)) and os.path.lexists(path):
+            os.unlink(path)
+
+
 def forget(settings: Settings, records: Set[str]) -> None:
     """Forgets these records, which left the spool but not for the daemon: the folders of which they
     tell are evidence that is left. Raises OSError.

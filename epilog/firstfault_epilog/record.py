@@ -69,7 +69,10 @@ class Clock(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One node's evidence on one end of a job; ``environment`` in raw bytes."""
+    """One node's evidence on one end of a job; ``environment`` in raw bytes.
+
+    ``clean``: the node saw nothing wrong and has no logs to send.
+    """
 
     id: str
     cluster: Optional[str]
@@ -83,6 +86,7 @@ class Record(NamedTuple):
     files: Tuple[File, ...]
     coverage: Tuple[Coverage, ...]
     notes: Tuple[str, ...] = ()
+    clean: bool = False
 
 
 def identity(cluster: Optional[str], job: str, node: str, boot_id: str, unique: str) -> str:
@@ -192,7 +196,7 @@ def _json(record: Record) -> bytes:
         },
         "files": [_file(file) for file in record.files],
         "coverage": [row._asdict() for row in list(record.coverage) + coverage],
-        "clean": False,
+        "clean": record.clean,
         "notes": list(record.notes),
     }
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
