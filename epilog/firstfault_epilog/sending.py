@@ -165,11 +165,13 @@ def _connected(place: Address, ca_file: Optional[str], deadline: float) -> socke
 def _left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
-        raise socket.timeout(f"no whole answer within {DEADLINE_S:g} s")
+        raise socket.timeout
     return left
 
 
 def _said(error: Exception) -> str:
+    if isinstance(error, socket.timeout):
+        return f"no answer in time ({CONNECT_S:g} s to connect, {DEADLINE_S:g} s for all)"
     if isinstance(error, ssl.SSLError):
         words = getattr(error, "verify_message", None) or error.reason or error
         return f"TLS: {words}; see FIRSTFAULT_CA_FILE"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import socket
 import ssl
 import subprocess
@@ -13,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
+
+import pytest
 
 
 class Request(NamedTuple):
@@ -129,6 +132,8 @@ class Certificate(NamedTuple):
 
 def certificate(folder: Path, name: str = "localhost") -> Certificate:
     """A certificate for the host ``name``, signed by itself."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl: makes a certificate")
     made = Certificate(folder / f"{name}.pem", folder / f"{name}.key")
     argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     argv += ["-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"]

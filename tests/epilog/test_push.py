@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import random
 import re
 import signal
@@ -18,6 +19,7 @@ import pytest
 from firstfault_epilog import backlog, collector
 from tests.epilog.node import Node, run_script
 from tests.epilog.receiver import KNOWN, STORED, Receiver, Reply, Request
+from tests.epilog.test_rank_logs import Ranks
 
 HOUR = {"Retry-After": "600"}
 
@@ -272,6 +274,37 @@ def test_the_oldest_are_dropped_counted_and_told_in_the_next_record_that_arrives
     # The sixth, too, took the oldest one's place; the seventh tells of that.
     assert [told[0], told[-1]] == [[str(lost)], ["1"]]
     assert backlog.state(str(node.queue)).dropped == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "keep_mb", "stays"),
+    [
+        (STORED, "256", False),
+        (KNOWN, "256", False),
+        (Reply(503, None, HOUR), "256", True),
+        (Reply(503, None, HOUR), "0.000001", True),
+        (Reply(422, {"error": "no"}), "256", True),
+    ],
+    ids=["stored", "known", "unsent", "dropped", "refused"],
+)
+def test_rank_logs_are_removed_once_the_daemon_has_the_record_and_not_where_it_was_lost(
+    node: Node,
+    daemon: Receiver,
+    owner: pwd.struct_passwd,
+    answer: Reply,
+    keep_mb: str,
+    stays: bool,
+) -> None:
+    ranks = Ranks(node, owner)
+    ranks.configure(**sending_to(node, daemon.url, FIRSTFAULT_KEEP_MB=keep_mb))
+    daemon.answer = lambda _: answer
+    folder = ranks.write("12.n3")
+    ranks.end_job()
+    ranks.collect()
+
+    ranks.collect()
+
+    assert folder.exists() == stays
 
 
 def test_a_reading_of_the_state_survives_whatever_stands_there(node: Node) -> None:
