@@ -69,7 +69,7 @@ def life_of_a_job(database: Database) -> None:
 def judged(database: Database, at: dt.datetime, given: v.Verdict | None, **more: Any) -> None:
     claim = work.claim_jobs(database, at, 60, 10)
     (job,) = claim.jobs
-    evidence.bodies(database, job.key)
+    evidence.packed(database, job.key)
     listing.verdict_of(database, job.key, job.verdict_revision)
     fields: dict[str, Any] = {
         "state": j.REVISED if given is None else j.JUDGED,

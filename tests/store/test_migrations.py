@@ -123,7 +123,7 @@ def test_an_older_store_is_migrated_with_all_that_it_holds(
             connection.execute(sa.text(statement["sql"]), values)
 
     with closing(open_store(store_url)) as migrated:
-        assert len(evidence.bodies(migrated, 1)) == 2
+        assert len(evidence.packed(migrated, 1)) == 2
         (stored,) = listing.current_verdicts(migrated, "12", "testcluster")
         assert (stored.revision, stored.verdict.cause.id) == (2, "memory.host-oom")
 

@@ -91,7 +91,7 @@ def test_records_of_one_end_are_one_job(database: Database) -> None:
     (job,) = all_jobs(database)
     assert job.nodes_reported == 2
     assert (job.first_ended_at, job.last_ended_at) == (ENDED_AT, second)
-    assert len(evidence.bodies(database, job.key)) == 2
+    assert len(evidence.packed(database, job.key)) == 2
 
 
 def test_a_requeued_jobs_ends_are_two_incarnations(database: Database) -> None:

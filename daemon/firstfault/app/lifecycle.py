@@ -19,12 +19,34 @@ UNKNOWN = "unknown"
 PACE_NODES = 256
 
 
-class Timing(msgspec.Struct, frozen=True):
-    """The settings that say how long is waited, in seconds."""
+# The collectors of a larger job send one after the other, as Slurm's own messages at its end do.
+STAGGERED_NODES = 64
+STAGGER_S = 0.002
 
-    settle_s: float = 45.0
+# Between the last process's death and the last record: Epilogs, collectors, the way here.
+REPORTING_S = 10.0
+SHORTEST_SETTLE_S = 20.0
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """The settings that say how long is waited, in seconds.
+
+    ``settle_s`` None: as long as Slurm lets processes live after SIGTERM (``kill_wait_s``), and as
+    the nodes take to report.
+    """
+
+    settle_s: float | None = None
     early_s: float = 5.0
     first_ask_s: float = 1.0
+    kill_wait_s: float = 30.0
+
+
+def settle_s(job: JobStatus, timing: Timing) -> float:
+    """How long after the job's end nodes that have not reported are waited for."""
+    if timing.settle_s is not None:
+        return timing.settle_s
+    staggered = job.nodes_expected if job.nodes_expected > STAGGERED_NODES else 0
+    return max(SHORTEST_SETTLE_S, timing.kill_wait_s + staggered * STAGGER_S + REPORTING_S)
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -40,8 +62,11 @@ class Look(msgspec.Struct, frozen=True):
 
 
 def is_complete(job: JobStatus) -> bool:
-    """True when every node of the job has reported."""
-    return 0 < job.nodes_expected <= job.nodes_reported
+    """True when every node of the job has reported.
+
+    Of a heterogeneous job nobody knows so: no node is told how many components there are.
+    """
+    return job.components == 0 and 0 < job.nodes_expected <= job.nodes_reported
 
 
 def settles_at(job: JobStatus, timing: Timing) -> dt.datetime:
@@ -52,12 +77,15 @@ def settles_at(job: JobStatus, timing: Timing) -> dt.datetime:
     together.
     """
     ended_at = min(job.first_ended_at, job.first_seen_at)
-    moment_s = min(timing.early_s, timing.settle_s)
-    return max(ended_at + _s(timing.settle_s), job.first_seen_at + _s(moment_s))
+    waited_s = settle_s(job, timing)
+    moment_s = min(timing.early_s, waited_s)
+    return max(ended_at + _s(waited_s), job.first_seen_at + _s(moment_s))
 
 
 def look(job: JobStatus, now: dt.datetime, timing: Timing) -> Look:
     """What is to be done with ``job`` at ``now``."""
+    if job.emptied_at is not None:
+        return Look(False, True, None)  # of what has come since, too little would be judged
     news = (
         job.evidence_revision > job.judged_evidence
         or job.facts_revision > job.judged_facts

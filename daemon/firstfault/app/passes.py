@@ -15,11 +15,11 @@ import msgspec
 
 from firstfault.app import counters, lifecycle
 from firstfault.app import ends as which_ends
+from firstfault.app.admission import admitted
 from firstfault.app.journal import say, trouble
 from firstfault.config import Ends
 from firstfault.deliver.outcome import Channel, Failed, retry_at
 from firstfault.intake.case import case
-from firstfault.model import evidence
 from firstfault.model import verdict as v
 from firstfault.model.case import Case
 from firstfault.model.jobs import (
@@ -47,6 +47,8 @@ from firstfault.store.database import Database
 # After these, work that a killed daemon had claimed is done by the next one. A worker that is only
 # slow loses nothing: what it has is its own until somebody else claims it.
 JUDGE_LEASE_S = 60.0
+JUDGE_LEASE_S_A_NODE = 0.01
+LARGE_NODES = 1000
 ASK_LEASE_S = 90.0
 DELIVER_LEASE_S = 60.0
 BATCH = 50
@@ -69,9 +71,15 @@ def judge(
     ends: Ends = DEFAULT_ENDS,
 ) -> int:
     """Looks at the jobs that are due; returns how many there were."""
-    claim = work.claim_jobs(database, clock(), JUDGE_LEASE_S, BATCH)
+    claimed_at = clock()
+    claim = work.claim_jobs(database, claimed_at, JUDGE_LEASE_S, BATCH)
     for job in claim.jobs:
         begun = time.monotonic()
+        late = clock() > claimed_at + dt.timedelta(seconds=JUDGE_LEASE_S / 3)
+        if late or job.nodes_reported > LARGE_NODES:
+            lease_s = JUDGE_LEASE_S + job.nodes_reported * JUDGE_LEASE_S_A_NODE
+            if not work.renew(database, claim, job, clock(), lease_s):
+                continue  # another daemon has it by now
         outcome = _outcome(database, diagnose, timing, channels, job, clock(), ends)
         if work.finish(database, claim, job, outcome, clock()) and outcome.verdict is not None:
             _tell(job, outcome)
@@ -236,9 +244,12 @@ def _is_reported(ends: Ends, verdict: v.Verdict, job: JobStatus) -> bool:
 
 
 def _verdict(database: Database, diagnose: Diagnose, job: JobStatus) -> v.Verdict:
-    records = [evidence.decode(body) for body in stored_evidence.bodies(database, job.key)]
+    packed = stored_evidence.packed(database, job.key)
     try:
+        records, notes = admitted(packed, job)
         verdict = diagnose(case(records, job.facts))
+        if notes:
+            verdict = msgspec.structs.replace(verdict, notes=(*verdict.notes, *notes))
     except Exception as error:  # noqa: BLE001 - boundary: the other jobs must be judged
         counters.JUDGING_ERRORS.inc()
         trouble("judging-error", job=job.job)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import sqlalchemy as sa
+import zstandard
 
 from firstfault.model import jobs as j
-from firstfault.store.database import JOBS, Database, hold
+from firstfault.store.database import JOBS, Database, StoreError, hold
 from firstfault.store.schema import evidence, jobs
 
 # Epilogs of one end run within a minute of each other (KillWait, UnkillableStepTimeout); a
@@ -18,13 +20,19 @@ from firstfault.store.schema import evidence, jobs
 # lifetime plus one second).
 SAME_END = dt.timedelta(seconds=100)
 
+# How a body is packed: as it came, where it came packed; rows of the first program are zlib.
+GZIP, ZSTD, ZLIB = "gzip", "zstd", "zlib"
+_LEVEL = 3
+
 _GZIP = b"\x1f\x8b"
-_ZLIB_OR_GZIP = 47  # zlib's window bits: 15, and 32 for "by the header"
 _AT_ONCE = 500  # words in one question; SQLite before 3.32 takes 999
 
 
 class _Incarnation(msgspec.Struct):
-    """What a job's row will say once the records at hand are kept; ``nodes`` have reported."""
+    """What a job's row will say once the records at hand are kept.
+
+    ``nodes`` have reported, and so have the components ``parts`` of a heterogeneous job.
+    """
 
     key: int
     incarnation: int
@@ -36,14 +44,16 @@ class _Incarnation(msgspec.Struct):
     first_ended_at: dt.datetime
     last_ended_at: dt.datetime
     evidence_revision: int
+    components: int | None = None
     nodes: set[str] = msgspec.field(default_factory=set)
+    parts: set[str] = msgspec.field(default_factory=set)
     new: list[j.Incoming] = msgspec.field(default_factory=list)
 
 
 _CHANGED = tuple(
     name
     for name in _Incarnation.__struct_fields__
-    if name not in ("key", "incarnation", "nodes", "new")
+    if name not in ("key", "incarnation", "nodes", "parts", "new")
 )
 
 
@@ -66,20 +76,45 @@ def keep(database: Database, records: Sequence[j.Incoming], now: dt.datetime) ->
     return frozenset(record_id for of_job in fresh.values() for record_id in of_job)
 
 
-def bodies(database: Database, job_key: int) -> list[bytes]:
-    """The JSON of each record of the job, ordered by record id."""
+class Packed(msgspec.Struct, frozen=True):
+    """A record as it is stored."""
+
+    record_id: str
+    node: str
+    encoding: str
+    body: bytes
+
+
+def packed(database: Database, job_key: int) -> list[Packed]:
+    """Each record of the job, ordered by record id."""
     query = (
-        sa.select(evidence.c.body)
+        sa.select(*(evidence.c[name] for name in Packed.__struct_fields__))
         .where(evidence.c.job_key == job_key)
         .order_by(evidence.c.record_id)
     )
     with database.reading() as connection:
-        return [unpacked(body) for (body,) in connection.execute(query)]
+        return [Packed(*row) for row in connection.execute(query)]
 
 
-def unpacked(body: bytes) -> bytes:
-    """The JSON in a stored body."""
-    return zlib.decompress(body, _ZLIB_OR_GZIP)
+def unpacked(record: Packed) -> bytes:
+    """The record's JSON. Raises `StoreError` where it is damaged, or packed as only a newer program
+    can read it."""
+    try:
+        if record.encoding == ZSTD:
+            return zstandard.ZstdDecompressor().decompress(record.body)
+        if record.encoding == GZIP:
+            return gzip.decompress(record.body)
+        if record.encoding == ZLIB:
+            return zlib.decompress(record.body)
+    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
+        raise StoreError(
+            f"the stored evidence {record.record_id} is damaged ({error}): the database has changed "
+            f"it. Check the disk, and the store with its own tools."
+        ) from error
+    raise StoreError(
+        f"the stored evidence {record.record_id} is packed as {record.encoding!r}, which this "
+        f"version of firstfault cannot read: a newer one stored it. Install that version."
+    )
 
 
 def _known(connection: sa.Connection, ids: Sequence[str]) -> set[str]:
@@ -109,7 +144,7 @@ def _keep(
         one.new.append(record)
         one.run = one.run or record.run
         one.node_list = one.node_list or record.node_list
-        one.nodes_expected = max(one.nodes_expected, len(record.nodes))
+        _expect(one, record)
         one.nodes_reported += record.node not in one.nodes
         one.nodes.add(record.node)
         one.suspicious = one.suspicious or record.suspicious
@@ -125,6 +160,16 @@ def _keep(
             connection.execute(
                 jobs.update().where(jobs.c.key == one.key).values(**changed, look_at=now)
             )
+
+
+def _expect(one: _Incarnation, record: j.Incoming) -> None:
+    """Counts the nodes that are to report: of a heterogeneous job, those of each component."""
+    if record.component is None:
+        one.nodes_expected = max(one.nodes_expected, len(record.nodes))
+    elif record.component not in one.parts:
+        one.nodes_expected += len(record.nodes)
+        one.parts.add(record.component)
+        one.components = len(one.parts)
 
 
 def _incarnations(
@@ -148,6 +193,9 @@ def _incarnations(
                 evidence.c.job_key == row.key, evidence.c.node.in_(part)
             )
             one.nodes.update(connection.execute(reported).scalars())
+        if row.components:
+            parts = sa.select(evidence.c.component).where(evidence.c.job_key == row.key).distinct()
+            one.parts.update(part for part in connection.execute(parts).scalars() if part)
         found.append(one)
     return found
 
@@ -156,12 +204,19 @@ def _own(known: Iterable[_Incarnation], record: j.Incoming) -> _Incarnation | No
     """The incarnation that the record belongs to, None where it is the first of a new one."""
     for one in known:
         near = one.first_ended_at - SAME_END <= record.ended_at <= one.last_ended_at + SAME_END
-        if record.run is not None and one.run is not None:
+        if _are_of_one_kind(record.run, one.run):
             if record.run == one.run:
                 return one
         elif near and record.node not in one.nodes:
             return one
     return None
+
+
+def _are_of_one_kind(one: str | None, other: str | None) -> bool:
+    """Whether two runs can be compared: both an id, or both a start time."""
+    return (
+        one is not None and other is not None and one[: one.find(":")] == other[: other.find(":")]
+    )
 
 
 def _begun(
@@ -175,7 +230,7 @@ def _begun(
             run=record.run,
             state=j.SEEN,
             node_list=record.node_list,
-            nodes_expected=len(record.nodes),
+            nodes_expected=0,
             nodes_reported=0,
             suspicious=False,
             first_ended_at=record.ended_at,
@@ -198,7 +253,7 @@ def _begun(
         incarnation=number,
         run=record.run,
         node_list=record.node_list,
-        nodes_expected=len(record.nodes),
+        nodes_expected=0,
         nodes_reported=0,
         suspicious=False,
         first_ended_at=record.ended_at,
@@ -210,15 +265,18 @@ def _begun(
 def _row(job_key: int, record: j.Incoming, now: dt.datetime) -> dict[str, object]:
     # As it came where it came packed: packing it anew would cost more than all the rest.
     packed = record.body.startswith(_GZIP)
+    body = record.body if packed else zstandard.ZstdCompressor(_LEVEL).compress(record.body)
     return {
         "job_key": job_key,
         "record_id": record.record_id,
         "node": record.node,
+        "component": record.component,
         "ended_at": record.ended_at,
         "stored_at": now,
-        "encoding": "gzip" if packed else "zlib",
+        "encoding": GZIP if packed else ZSTD,
         "size": record.size,
-        "body": record.body if packed else zlib.compress(record.body, 6),
+        "packed_size": len(body),
+        "body": body,
     }
 
 
