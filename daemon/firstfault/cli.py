@@ -15,6 +15,7 @@ from firstfault import __version__
 _COMMANDS = {
     "causes": ("firstfault.cli_causes", "causes"),
     "check": ("firstfault.cli_daemon", "check"),
+    "deliveries": ("firstfault.cli_deliveries", "deliveries"),
     "demo": ("firstfault.demo", "demo"),
     "explain": ("firstfault.cli_explain", "explain"),
     "job": ("firstfault.cli_daemon", "job"),

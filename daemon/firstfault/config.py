@@ -142,6 +142,7 @@ class Config(msgspec.Struct, frozen=True):
     """All of it."""
 
     allow_root: bool = False
+    shadow: bool = False
     spool: Spool = Spool()
     intake: Intake = Intake()
     store: Store = Store()

@@ -11,7 +11,6 @@ from firstfault.deliver.outcome import Channel
 from firstfault.deliver.slack import Slack
 
 SLACK = "slack"
-PRINTED = "log"
 
 
 def channels_of(config: Config) -> dict[str, Channel]:
@@ -22,5 +21,5 @@ def channels_of(config: Config) -> dict[str, Channel]:
         payload = rendering.slack_payload(config.web.public_url)
         channels[SLACK] = Slack(url, config.slack.timeout_s, payload)
     if config.log.report:
-        channels[PRINTED] = rendering.Printed()
+        channels[passes.PRINTED] = rendering.Printed()
     return channels

@@ -55,6 +55,9 @@ BATCH = 50
 ASK_BATCH = 500
 
 REPORT = "report"
+PRINTED = "log"
+# What the daemon writes on its own host: nobody is told by it, and shadow mode leaves it on.
+OWN = (REPORT, PRINTED)
 
 DEFAULT_ENDS = Ends()
 
@@ -69,8 +72,12 @@ def judge(
     channels: tuple[str, ...],
     clock: Clock,
     ends: Ends = DEFAULT_ENDS,
+    shadow: tuple[str, ...] = (),
 ) -> int:
-    """Looks at the jobs that are due; returns how many there were."""
+    """Looks at the jobs that are due; returns how many there were.
+
+    Of the ``channels``, those in ``shadow`` get deliveries that are kept back.
+    """
     claimed_at = clock()
     claim = work.claim_jobs(database, claimed_at, JUDGE_LEASE_S, BATCH)
     for job in claim.jobs:
@@ -81,6 +88,7 @@ def judge(
             if not work.renew(database, claim, job, clock(), lease_s):
                 continue  # another daemon has it by now
         outcome = _outcome(database, diagnose, timing, channels, job, clock(), ends)
+        outcome = msgspec.structs.replace(outcome, shadow=shadow)
         if work.finish(database, claim, job, outcome, clock()) and outcome.verdict is not None:
             _tell(job, outcome)
         counters.JUDGING_SECONDS.observe(time.monotonic() - begun)
@@ -154,7 +162,7 @@ def _deliver(
         and delivery.current.verdict.cause.id == lifecycle.NONE
     ):
         # The failure that this takes back was never sent here.
-        deliveries.failed(database, delivery, "nothing to take back", None)
+        deliveries.needless(database, delivery, "nothing to take back")
         return None
     made = True
     try:

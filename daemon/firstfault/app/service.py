@@ -66,7 +66,7 @@ class Running:
         self.parts = msgspec.structs.replace(
             self.parts, config=new.config, channels=channels, slurm=slurm_of(new.config)
         )
-        _drop_others(self.parts)
+        _close_unsent(self.parts)
         self.crew = Crew(workers.table(self.parts), self.parts.bells)
         self.crew.start()
         counters.RELOADS.labels("done").inc()
@@ -104,7 +104,7 @@ def run(config: Config, read_again: Callable[[], Config], *, once_idle: bool = F
     with ExitStack() as stack:
         stack.callback(database.close)
         heard = stack.enter_context(hearing((SIGTERM, SIGINT, SIGHUP)))
-        _drop_others(running.parts)
+        _close_unsent(running.parts)
         # It ends last: while the listeners end, the workers finish what they have in hand.
         stack.callback(lambda: running.stop(max(0.5, stop_at - time.monotonic())))
         healthy, metrics = running.is_healthy, running.metrics.render
@@ -160,10 +160,15 @@ def _use_signatures(config: Config) -> None:
         raise StartError(f"diagnosis.signatures: {error}") from error
 
 
-def _drop_others(parts: Parts) -> None:
+def _close_unsent(parts: Parts) -> None:
+    """Gives up what no channel sends any more, and keeps back what shadow mode keeps back."""
     dropped = deliveries.drop_others(parts.database, parts.channels)
     if dropped:
         say(logging.WARNING, "deliveries-dropped", count=dropped, reason="channel not configured")
+    shadow = workers.kept_back(parts.config, parts.channels)
+    kept_back = deliveries.keep_back(parts.database, shadow)
+    if parts.config.shadow:
+        say(logging.WARNING, "shadow", channels=",".join(shadow), kept_back=kept_back)
 
 
 def _until_done(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -96,6 +96,11 @@ def table(parts: Parts) -> dict[str, Worker]:
     return workers
 
 
+def kept_back(config: Config, channels: Collection[str]) -> list[str]:
+    """The channels that send nothing, because the daemon works in shadow mode."""
+    return [name for name in channels if config.shadow and name not in passes.OWN]
+
+
 def now() -> dt.datetime:
     """The time, aware, in UTC."""
     return dt.datetime.now(dt.UTC)
@@ -130,7 +135,10 @@ def _judge(parts: Parts) -> int:
         config.judge.early_s,
         config.slurm.first_ask_s if _is_asked(config) else 0.0,
     )
-    done = passes.judge(parts.database, diagnose, timing, tuple(parts.channels), now, config.ends)
+    shadow = tuple(kept_back(config, parts.channels))
+    done = passes.judge(
+        parts.database, diagnose, timing, tuple(parts.channels), now, config.ends, shadow
+    )
     if done:
         for name in parts.channels:
             parts.bells.ring(name)

@@ -139,6 +139,22 @@ class Delivery(msgspec.Struct, frozen=True):
     previous: Verdict | None = None
 
 
+class DeliveryStatus(msgspec.Struct, frozen=True):
+    """A row of the outbox, for people. ``next_at`` is None where it is not tried again."""
+
+    delivery_id: str
+    cluster: str | None
+    job: str
+    revision: int
+    channel: str
+    state: str
+    attempts: int
+    created_at: dt.datetime
+    next_at: dt.datetime | None
+    sent_at: dt.datetime | None
+    error: str | None
+
+
 class JobSummary(msgspec.Struct, frozen=True):
     """A line of the list of jobs; the verdict's parts are None while there is none."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -56,19 +56,77 @@ def claim(
 def drop_others(database: Database, channels: Collection[str]) -> int:
     """Gives up what waits for a channel that is not among ``channels``; returns how many."""
     others = sa.and_(deliveries.c.state == j.PENDING, deliveries.c.channel.not_in(channels))
-    dropped = 0
+    error = "this channel is not configured any more"
+    return _end(database, others, {"state": j.DEAD, "next_at": None, "error": error})
+
+
+def keep_back(database: Database, channels: Collection[str]) -> int:
+    """Puts what waits for ``channels`` into the shadow: it is not sent, now or later. How many."""
+    waits = sa.and_(deliveries.c.state == j.PENDING, deliveries.c.channel.in_(channels))
+    return _end(database, waits, {"state": j.SHADOW, "next_at": None})
+
+
+def dismiss(database: Database, ids: Collection[str] | None = None) -> int:
+    """Closes deliveries that were given up, these or all; returns how many."""
+    given_up = deliveries.c.state == j.DEAD
+    if ids is not None:
+        given_up = sa.and_(given_up, deliveries.c.delivery_id.in_(ids))
+    return _end(database, given_up, {"state": j.SUPERSEDED})
+
+
+def retry(
+    database: Database,
+    now: dt.datetime,
+    channels: Collection[str],
+    ids: Collection[str] | None = None,
+) -> int:
+    """Makes deliveries on ``channels`` that wait or were given up, these or all, due ``now``,
+    their attempts counted anew; returns how many."""
+    unsent = sa.and_(
+        deliveries.c.state.in_((j.PENDING, j.DEAD)), deliveries.c.channel.in_(channels)
+    )
+    if ids is not None:
+        unsent = sa.and_(unsent, deliveries.c.delivery_id.in_(ids))
+    retried = 0
     with database.writing() as connection:
-        hold(connection, JOBS)
-        query = sa.select(deliveries.c.job_key).where(others).distinct()
-        for job_key in sorted(connection.execute(query).scalars()):
-            job = _locked(connection, job_key)
-            dropped += connection.execute(
+        for job in _jobs_with(connection, unsent):
+            retried += connection.execute(
                 deliveries.update()
-                .where(deliveries.c.job_key == job_key, others)
-                .values(state=j.DEAD, next_at=None, error="this channel is not configured any more")
+                .where(deliveries.c.job_key == job.key, unsent)
+                .values(state=j.PENDING, next_at=now, attempts=0)
             ).rowcount
-            _settle(connection, job)
-    return dropped
+            state = j.moved(job.state, j.JUDGED)
+            connection.execute(jobs.update().where(jobs.c.key == job.key).values(state=state))
+    return retried
+
+
+def listed(database: Database, limit: int, states: Collection[str] = ()) -> list[j.DeliveryStatus]:
+    """The newest deliveries, in these states where any are named."""
+    query = (
+        sa.select(jobs.c.cluster, jobs.c.job, deliveries)
+        .join(jobs, jobs.c.key == deliveries.c.job_key)
+        .order_by(deliveries.c.key.desc())
+        .limit(limit)
+    )
+    if states:
+        query = query.where(deliveries.c.state.in_(states))
+    with database.reading() as connection:
+        return [
+            j.DeliveryStatus(
+                delivery_id=row.delivery_id,
+                cluster=row.cluster or None,
+                job=row.job,
+                revision=row.revision,
+                channel=row.channel,
+                state=row.state,
+                attempts=row.attempts,
+                created_at=row.created_at,
+                next_at=row.next_at,
+                sent_at=row.sent_at,
+                error=row.error,
+            )
+            for row in connection.execute(query)
+        ]
 
 
 def sent(database: Database, delivery: j.Delivery, now: dt.datetime) -> None:
@@ -82,6 +140,29 @@ def failed(
     """Notes a failed attempt; without ``retry_at`` the delivery is given up."""
     state = j.DEAD if retry_at is None else j.PENDING
     _note(database, delivery, state=state, next_at=retry_at, error=error[:2000])
+
+
+def needless(database: Database, delivery: j.Delivery, reason: str) -> None:
+    """Notes that the delivery has nothing to say to its readers."""
+    _note(database, delivery, state=j.SUPERSEDED, next_at=None, error=reason)
+
+
+def _end(database: Database, which: sa.ColumnElement[bool], values: dict[str, object]) -> int:
+    ended = 0
+    with database.writing() as connection:
+        for job in _jobs_with(connection, which):
+            ended += connection.execute(
+                deliveries.update().where(deliveries.c.job_key == job.key, which).values(values)
+            ).rowcount
+            _settle(connection, job)
+    return ended
+
+
+def _jobs_with(connection: sa.Connection, which: sa.ColumnElement[bool]) -> Iterator[_Job]:
+    hold(connection, JOBS)
+    query = sa.select(deliveries.c.job_key).where(which).distinct()
+    for job_key in sorted(connection.execute(query).scalars()):
+        yield _locked(connection, job_key)
 
 
 def _note(database: Database, delivery: j.Delivery, **values: object) -> None:

@@ -31,8 +31,9 @@ class Outcome(msgspec.Struct, frozen=True):
     """What looking at a job gave; stored in one transaction with its deliveries.
 
     ``verdict`` is a new revision, ``refreshed`` the same verdict with more facts (no new
-    revision). ``channels`` get a delivery of the newest revision. ``look_at`` is when to look
-    again though nothing changes, ``ask_at`` when to ask Slurm (None: leave as it is).
+    revision). ``channels`` get a delivery of the newest revision; those of them in ``shadow``
+    keep it back. ``look_at`` is when to look again though nothing changes, ``ask_at`` when to ask
+    Slurm (None: leave as it is).
     """
 
     state: str
@@ -43,6 +44,7 @@ class Outcome(msgspec.Struct, frozen=True):
     verdict: v.Verdict | None = None
     refreshed: v.Verdict | None = None
     channels: tuple[str, ...] = ()
+    shadow: tuple[str, ...] = ()
     redo: tuple[str, ...] = ()
     post: bool = False
     look_at: dt.datetime | None = None
@@ -261,17 +263,20 @@ def _queue(
         )
     if not outcome.channels:
         return
-    # An older revision that has not gone out yet would only be wrong by now.
+    # An older revision that has not gone out would only be wrong by now.
     connection.execute(
         deliveries.update()
         .where(
             mine,
-            deliveries.c.state == j.PENDING,
+            deliveries.c.state.in_((j.PENDING, j.DEAD)),
             deliveries.c.revision < revision,
             deliveries.c.channel.in_(outcome.channels),
         )
         .values(state=j.SUPERSEDED, next_at=None)
     )
+    kept_back = sa.select(deliveries.c.channel).where(mine, deliveries.c.state == j.SHADOW)
+    # What nobody was told of is not revised in public when shadow mode ends.
+    shadow = {*outcome.shadow, *connection.execute(kept_back).scalars()}
     for channel in outcome.channels:
         connection.execute(
             deliveries.insert().values(
@@ -279,9 +284,9 @@ def _queue(
                 job_key=job_key,
                 revision=revision,
                 channel=channel,
-                state=j.PENDING,
+                state=j.SHADOW if channel in shadow else j.PENDING,
                 attempts=0,
-                next_at=now,
+                next_at=None if channel in shadow else now,
                 created_at=now,
             )
         )
