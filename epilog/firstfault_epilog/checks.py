@@ -5,7 +5,7 @@ import stat
 import sys
 from typing import List, NamedTuple, Optional, TextIO
 
-from firstfault_epilog import entries, epilog_lines, kernel, mounts
+from firstfault_epilog import entries, epilog_lines, kernel, mounts, pending
 from firstfault_epilog import settings as node_settings
 from firstfault_epilog.settings import Settings
 
@@ -43,6 +43,7 @@ def points(settings: Settings) -> List[Point]:
         _works(settings),
         _starter(settings),
         _spool(settings),
+        *_pending(settings),
         _kernel_log(settings),
     ]
 
@@ -140,6 +141,23 @@ def _spool(settings: Settings) -> Point:
     if not os.access(settings.spool, os.W_OK | os.X_OK):
         return Point(what, "it cannot be written: root needs it writable (root_squash?)")
     return Point(what, None)
+
+
+# Ends that wait for the daemon's word, where there are any.
+def _pending(settings: Settings) -> List[Point]:
+    place = pending.folder(settings.spool)
+    try:
+        waiting = len(pending.waiting(settings.spool))
+        lost = pending.lost(settings.spool)
+        bad = pending.put_aside_count(settings.spool)
+    except OSError as error:
+        return [Point(f"pending ends {place}", f"{error.strerror}: make it root's, mode 700")]
+    what = f"pending ends {place} ({waiting} waiting for the daemon's word)"
+    if bad:
+        return [Point(what, f"{bad} in {pending.ASIDE}: see the .reason files, then remove them")]
+    if lost:
+        return [Point(what, f"{lost} were given up: the daemon did not tell; look at its log")]
+    return [Point(what, None)] if waiting else []
 
 
 def _kernel_log(settings: Settings) -> Point:

@@ -181,6 +181,14 @@ def put_aside(spool: str, place: Place, reason: str) -> None:
     os.rename(place.path, target)
 
 
+def put_aside_count(spool: str) -> int:
+    """How many were put aside. Raises OSError."""
+    try:
+        return len(os.listdir(os.path.join(folder(spool), ASIDE))) // 2
+    except FileNotFoundError:
+        return 0
+
+
 def count_lost(spool: str, number: int) -> None:
     """Notes that ``number`` ends went without an answer, until a record has told. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

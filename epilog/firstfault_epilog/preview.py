@@ -4,13 +4,19 @@ import os
 import time
 from typing import Dict, Iterator, List, NamedTuple, Optional, TextIO
 
-from firstfault_epilog import collection, entries, kernel, record
+from firstfault_epilog import collection, ends, entries, kernel, pending, record
 from firstfault_epilog import settings as node_settings
 from firstfault_epilog.entries import Entry
+from firstfault_epilog.job import job_of
 from firstfault_epilog.record import Coverage, File
 
 PROC = "/proc"
 ENVIRON_MAX = 4 << 20
+_FATES = {
+    ends.COLLECT: "collected at once",
+    ends.ASK: "collected if the daemon wants it",
+    ends.LET_GO: "let go without a word",
+}
 
 
 class Found(NamedTuple):
@@ -24,10 +30,13 @@ def run(config: str, job: str, out: TextIO) -> int:
     """Prints what this node would send for ``job``; 0, or 1 where the job is not known here."""
     settings, _ = node_settings.read(config)
     found = list(waiting(settings.queue, job))
+    kept = pending_ends(settings.spool, job)
     running = _running(job)
-    if not found and running is not None:
+    if not found and not kept and running is not None:
         found = [running]
-    if not found:
+    for told in kept:
+        print(told, file=out)
+    if not found and not kept:
         print(
             f"job {shown(job)}: the queue {settings.queue} holds no end of it, and no process of it "
             "that this user may see runs here; what was collected lies in the spool",
@@ -40,6 +49,8 @@ def run(config: str, job: str, out: TextIO) -> int:
         evidence = collection.collect(end.entry, settings, moment)
         size = len(record.encode(evidence))
         print(f"job {evidence.job} on {shown(evidence.node)}, from {shown(end.where)}", file=out)
+        fate = ends.fate(end.entry, moment, settings)
+        print(f"  {_FATES[fate.what]}: {shown(fate.why)}", file=out)
         for file in evidence.files:
             print(f"  {_told(file)}", file=out)
         for row in evidence.coverage:
@@ -70,6 +81,23 @@ def waiting(queue: str, job: str) -> Iterator[Found]:
                 continue
 
 
+def pending_ends(spool: str, job: str) -> List[str]:
+    """A sentence for each end of ``job`` that waits for the daemon's word."""
+    told = []
+    try:
+        for place in pending.waiting(spool):
+            if place.job == job:
+                end = pending.read(place.path)
+                told.append(
+                    f"job {job} on {shown(job_of(end.entry).node)}, from {place.path}: it looks "
+                    f"like success; the daemon is asked at {record.instant(place.ask_at_s)} "
+                    "whether it wants it"
+                )
+    except (pending.PendingError, OSError) as error:
+        told.append(f"{pending.folder(spool)}: {error}")
+    return told
+
+
 # A job that still runs, as if it ended now: from the environment of one of its processes. The
 # owner is the process's own, whatever its environment says.
 def _running(job: str) -> Optional[Found]:
@@ -88,7 +116,11 @@ def _running(job: str) -> Optional[Found]:
         facts[b"SLURM_JOB_GID"] = str(owner.st_gid).encode("ascii")
         facts.setdefault(b"SLURM_JOB_WORK_DIR", environment.get(b"SLURM_SUBMIT_DIR", b""))
         facts.setdefault(b"SLURMD_NODENAME", os.fsencode(os.uname().nodename.partition(".")[0]))
-        best = Found(Entry(facts, time.time(), "preview"), f"its process {pid}, as if it ended now")
+        # What it will end with is not known: zero is what leaves most open.
+        facts.update(dict.fromkeys((b"SLURM_JOB_EXIT_CODE", b"SLURM_JOB_DERIVED_EC"), b"0"))
+        best = Found(
+            Entry(facts, time.time(), "preview"), f"its process {pid}, as if it ended well now"
+        )
         # The batch script's own output is the job's.
         if b"SLURM_STEP_ID" not in facts:
             output = _output(pid)
