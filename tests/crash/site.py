@@ -14,6 +14,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from firstfault.model import jobs as j
+from firstfault.store import work
 from firstfault.store.database import connect
 from firstfault.store.schema import deliveries, jobs, verdicts
 from tests.app.processes import configure
@@ -26,18 +27,30 @@ LONG_AGO = dt.datetime(2026, 11, 30, tzinfo=dt.UTC)
 
 
 class Site:
-    """One daemon's surroundings: its folders, sacct, receiver and store."""
+    """One daemon's surroundings: its folders, sacct, receiver and store.
+
+    Spool and reports lie on ``disk``, where one is given; configuration and log in ``folder``.
+    """
 
     def __init__(
-        self, folder: Path, store_url: str, receiver: SlackServer, **tables: Mapping[str, object]
+        self,
+        folder: Path,
+        store_url: str,
+        receiver: SlackServer,
+        disk: Path | None = None,
+        **tables: Mapping[str, object],
     ) -> None:
         self.folder = folder
         self.slack = receiver
         self.store_url = store_url
         self.sacct = SacctProgram(folder / "slurm")
-        self.spool = folder / "spool"
+        self.spool = (disk or folder) / "spool"
+        self.reports = (disk or folder) / "reports"
+        self.spool.mkdir()
+        self.reports.mkdir()
         known: dict[str, dict[str, object]] = {
-            "spool": {"scan_s": 0.5},
+            "spool": {"dir": str(self.spool), "scan_s": 0.5},
+            "report": {"dir": str(self.reports)},
             "store": {"url": store_url},
             "slurm": {"source": "sacct", "sacct": str(self.sacct.path), "first_ask_s": 0.2},
             "judge": {"settle_s": 5.0, "early_s": 0.5},
@@ -66,6 +79,14 @@ class Site:
         """A last daemon does what is left."""
         with Forked(self.config, "--once-idle") as daemon:
             assert daemon.end(timeout_s) == 0, daemon.said()[-4000:]
+
+    def come_to_rest(self, daemon: Forked, timeout_s: float) -> None:
+        """Waits until a living daemon has nothing left to do."""
+        end = time.monotonic() + timeout_s
+        with closing(connect(self.store_url)) as database:
+            while list(self.spool.glob("*.gz")) or work.next_due_at(database) is not None:
+                assert daemon.lives() and time.monotonic() < end, daemon.said()[-4000:]
+                time.sleep(0.2)
 
     def free_leases(self) -> None:
         """What a killed worker had claimed is free after its lease: here, at once."""
@@ -111,7 +132,7 @@ def is_told_once_and_right(
         assert outcomes[job.id].verdict == stream.renumbered(outcome.verdict, other, job.id)
         if outcome.posted:
             assert outcomes[job.id].posted
-            assert (site.folder / "reports" / f"{job.id}.html").stat().st_size > 10_000
+            assert (site.reports / f"{job.id}.html").stat().st_size > 10_000
     with closing(connect(site.store_url)) as database, database.reading() as connection:
         rows = connection.execute(
             sa.select(deliveries, jobs.c.job, jobs.c.posted).join(

@@ -190,6 +190,25 @@ def test_one_bad_record_does_not_hold_up_the_others(folder: Path) -> None:
     assert len(swept.refused) == 1
 
 
+def test_a_file_that_cannot_leave_the_spool_does_not_hold_up_the_others(folder: Path) -> None:
+    (folder / "quarantine").rmdir()
+    (folder / "quarantine").write_text("")
+    damaged = put(folder, b"no", "0.json")
+    for node in ("n1", "n2"):
+        put(folder, fields(node))
+    (folder / "taken").write_text("")
+    kept = Kept()
+
+    swept = spool.sweep(folder, kept, LIMITS, keep=True)
+
+    assert len(kept.records) == 2
+    assert swept.stuck[0].path == damaged
+    assert f"cannot go to {folder}/quarantine: " in swept.stuck[0].reason
+    assert {stuck.reason for stuck in swept.stuck[1:]} == {
+        "stored, and cannot be removed: File exists"
+    }
+
+
 def test_a_clean_record_of_a_zero_exit_is_not_suspicious(folder: Path) -> None:
     put(folder, fields(clean=True, environment={"SLURM_JOB_EXIT_CODE": "0"}))
     kept = Kept()

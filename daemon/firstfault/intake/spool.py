@@ -37,11 +37,13 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """What one pass over the spool did; ``unreadable`` files are left where they are."""
+    """What one pass over the spool did. ``unreadable`` files are left where they are, and so are
+    ``stuck`` ones, which could be neither removed (their records are stored) nor put aside."""
 
     taken: tuple[str, ...] = ()
     refused: tuple[Refused, ...] = ()
     unreadable: tuple[Refused, ...] = ()
+    stuck: tuple[Refused, ...] = ()
 
 
 def prepare(folder: Path) -> None:
@@ -92,8 +94,7 @@ def sweep(
             continue
         except evidence.EvidenceError as error:
             kind = NEWER if isinstance(error, evidence.NewerSchema) else QUARANTINE
-            aside = put_aside(path, folder / kind, str(error))
-            done = msgspec.structs.replace(done, refused=(*done.refused, aside))
+            done = _put_aside(path, folder / kind, str(error), done)
             continue
         batch.append((path, record))
         size += len(record.body)
@@ -131,6 +132,15 @@ def write_reason(target: Path, reason: str) -> None:
     draft.replace(note)
 
 
+def _put_aside(path: Path, folder: Path, reason: str, done: Sweep) -> Sweep:
+    try:
+        aside = put_aside(path, folder, reason)
+    except OSError as error:
+        stuck = Refused(path, f"cannot go to {folder}: {error.strerror}; it is refused: {reason}")
+        return msgspec.structs.replace(done, stuck=(*done.stuck, stuck))
+    return msgspec.structs.replace(done, refused=(*done.refused, aside))
+
+
 def _store(
     folder: Path,
     batch: Sequence[tuple[Path, Incoming]],
@@ -141,14 +151,22 @@ def _store(
     if not batch:
         return done
     store([record for _, record in batch])
+    stuck = []
     for path, _ in batch:
-        if keep:
-            (folder / TAKEN).mkdir(mode=0o750, exist_ok=True)
-            path.rename(folder / TAKEN / path.name)
-        else:
-            path.unlink(missing_ok=True)
+        try:
+            _let_go(path, folder / TAKEN if keep else None)
+        except OSError as error:
+            stuck.append(Refused(path, f"stored, and cannot be removed: {error.strerror}"))
     jobs = tuple(record.job for _, record in batch)
-    return msgspec.structs.replace(done, taken=(*done.taken, *jobs))
+    return msgspec.structs.replace(done, taken=(*done.taken, *jobs), stuck=(*done.stuck, *stuck))
+
+
+def _let_go(path: Path, taken: Path | None) -> None:
+    if taken is None:
+        path.unlink(missing_ok=True)
+    else:
+        taken.mkdir(mode=0o750, exist_ok=True)
+        path.rename(taken / path.name)
 
 
 def _bytes(path: Path, limits: Limits) -> bytes:
