@@ -1,6 +1,7 @@
 """The collector at work: it takes the queue's entries and writes their records."""
 
 import os
+import select
 import sys
 import syslog
 import time
@@ -28,6 +29,7 @@ from firstfault_epilog.settings import Settings
 
 if TYPE_CHECKING:
     from firstfault_epilog.asking import Question
+    from firstfault_epilog.push import Delivery
 
 # EX_TEMPFAIL and EX_SOFTWARE of sysexits.h: the script that starts the collector tells them apart.
 NOT_NOW = 75
@@ -70,14 +72,16 @@ def _work(settings: Settings) -> int:
     begun = time.monotonic()
     stop_at = begun + _patience_s()
     question: Optional["Question"] = None
+    delivery: Optional["Delivery"] = None
     while True:
         question, ask_s, asked = _ask(settings, question)
-        send_s = None if settings.daemon is None else _send(settings)
+        delivery, send_s = _send(settings, delivery)
         status = max(status, asked)
         left_s = min((s for s in (ask_s, send_s) if s is not None), default=None)
-        if left_s is None or (question is None and time.monotonic() + left_s > stop_at):
+        waits = question is None and delivery is None
+        if left_s is None or (waits and time.monotonic() + left_s > stop_at):
             break
-        _wait(settings.queue, left_s)
+        _wait(settings.queue, left_s, [c.child.receiver for c in (question, delivery) if c])
         if not entries.is_empty(settings.queue):
             status = max(status, _take_all(settings))
             stop_at = max(stop_at, min(time.monotonic() + _patience_s(), begun + LIFE_S))
@@ -127,22 +131,33 @@ def _ask(
     return None, 0.0, max(statuses)
 
 
-# The boundary at which a failure in sending stops: the records stay where they are.
-def _send(settings: Settings) -> Optional[float]:
-    # http.client and ssl are not loaded where nothing is sent.
+# One step of sending: the delivery under way, and the seconds until the next step (None where no
+# record waits). The boundary at which a failure in it stops: the records stay where they are.
+def _send(
+    settings: Settings, delivery: Optional["Delivery"]
+) -> Tuple[Optional["Delivery"], Optional[float]]:
+    if settings.daemon is None:
+        return None, None
     from firstfault_epilog import push
 
     try:
-        return push.send(settings, warn)
+        if delivery is None:
+            return push.begin(settings)
+        if not push.is_over(delivery):
+            return delivery, POLL_S
+        push.end(settings, delivery, warn)
+        return None, 0.0
     except Exception as error:  # noqa: BLE001 (the boundary: the reason is told)
         warn(f"sending: {type(error).__name__}: {error}")
-        return None
+        return None, None
 
 
-def _wait(queue: str, seconds: float) -> None:
+# Until an entry comes in, or a child has something to say.
+def _wait(queue: str, seconds: float, children: List[int]) -> None:
     stop_at = time.monotonic() + seconds
     while entries.is_empty(queue) and time.monotonic() < stop_at:
-        time.sleep(min(POLL_S, seconds))
+        if select.select(children, [], [], min(POLL_S, seconds))[0]:
+            return
 
 
 def _take_all(settings: Settings) -> int:

@@ -3,102 +3,164 @@
 docs/transport.md lists the answers.
 """
 
+import os
 import random
+import select
 import time
-from typing import Callable, Optional, Set
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from firstfault_epilog import backlog, entries, sending, spool
+from firstfault_epilog import backlog, confined, spool
 from firstfault_epilog.backlog import TROUBLED_MAX, Attempts, State
-from firstfault_epilog.sending import Answer
 from firstfault_epilog.settings import Settings
 
 NEVER = (400, 413, 422)
 FOR_ALL = (429, 502, 503, 504)
 # Any other answer may hold for one record alone; so many in a row hold for all.
 TROUBLES_MAX = 3
+# In one go: so many, and none is begun after so many seconds.
+RECORDS_MAX = 200
+SECONDS = 5.0
+# The last one's signature, connection and answer have limits of their own.
+DEADLINE_S = 90.0
 
 Tell = Callable[[str], None]
+Send = Callable[[Dict[str, Any]], None]
 
 
-def send(settings: Settings, tell: Tell) -> Optional[float]:
-    """Sends what waits and is due, the newest first: somebody waits for that.
+class Delivery(NamedTuple):
+    """Records under way: ``child`` sends them, until ``stop_at`` (monotonic)."""
 
-    Seconds until it is worth another call: None where nothing is left, 0.0 where an entry waits to
-    be collected first. Raises OSError where the spool or the queue cannot be used.
+    names: Tuple[str, ...]
+    child: confined.Child
+    stop_at: float
+
+
+class Result(NamedTuple):
+    """What became of one record. ``stored``: the daemon has it; ``never``: it will not take it.
+
+    ``status`` is None where nothing was answered; ``fault`` says why it is not stored.
     """
-    before = backlog.state(settings.queue)
+
+    name: str
+    stored: bool
+    never: bool
+    status: Optional[int]
+    retry_after_s: float
+    fault: str
+
+
+def begin(settings: Settings) -> Tuple[Optional[Delivery], Optional[float]]:
+    """Begins to send what is due, the newest first: somebody waits for that.
+
+    The delivery, and the seconds until it is worth another call, None where no record waits. A
+    child sends: a daemon, a name service or a munged that does not answer keeps no end from being
+    collected. Raises OSError.
+    """
     names = [item.name for item in spool.waiting(settings.spool)]
-    now = before._replace(troubled={n: a for n, a in before.troubled.items() if n in names})
-    left = set(names)
+    if not names:
+        return None, None
+    now_s = time.time()
+    state = backlog.state(settings.queue)
+    own = {name: backlog.wait_s(state.troubled.get(name, Attempts()), now_s) for name in names}
+    wait_s = max(backlog.wait_s(state.all, now_s), min(own.values()))
+    if wait_s > 0:
+        return None, wait_s
+    due = tuple(name for name in names if own[name] == 0)[:RECORDS_MAX]
+    child = confined.start(lambda send: _send_all(settings, due, send), None)
+    return Delivery(due, child, time.monotonic() + DEADLINE_S), 0.0
+
+
+def is_over(delivery: Delivery) -> bool:
+    """Whether the results are there, or no hope of them."""
+    ready, _, _ = select.select([delivery.child.receiver], [], [], 0)
+    return bool(ready) or time.monotonic() >= delivery.stop_at
+
+
+def end(settings: Settings, delivery: Delivery, tell: Tell) -> None:
+    """Removes what the daemon has, puts aside what it will never take. Raises OSError."""
+    answer = confined.finish(delivery.child, 1.0)
+    results = [Result(**frame) for frame in answer.frames]
+    if not results:
+        fault = answer.fault or "nothing was sent"
+        results = [Result(delivery.names[0], False, False, None, 0.0, fault)]
+    before = backlog.state(settings.queue)
+    now = before._replace(
+        troubled={n: a for n, a in before.troubled.items() if _is_there(settings, n)}
+    )
     row = 0
-    if backlog.wait_s(now.all, time.time()) == 0:
-        for name in names:
-            if not entries.is_empty(settings.queue):
-                break
-            if backlog.wait_s(now.troubled.get(name, Attempts()), time.time()) > 0:
-                continue
-            answer = _send_one(settings, name, tell)
-            if answer.status == 200:
-                left.remove(name)
-                row = 0
-            else:
-                row += 1
-            now = _after(now, name, answer, row)
-            if answer.fault is not None and _is_news(now, name):
-                tell(f"{len(left)} records wait in {settings.spool}: {answer.fault}")
-            if backlog.wait_s(now.all, time.time()) > 0:
-                break
+    for result in results:
+        row = 0 if result.stored or result.never else row + 1
+        now = _after(now, result, row)
+        if result.stored:
+            spool.remove(settings.spool, result.name)
+        elif result.never:
+            spool.refuse(settings, result.name, result.fault)
+            place = f"{settings.spool}/{spool.REFUSED}"
+            tell(f"record {result.name}: {result.fault}: put aside in {place}")
+        elif _is_news(now, result.name):
+            tell(f"records wait in {settings.spool}: {result.fault}")
     if now != before:
         backlog.remember(settings.queue, now)
-    if not left:
-        return None
-    return 0.0 if not entries.is_empty(settings.queue) else _next_s(now, left)
 
 
-# What is out of the way without the daemon has an answer of 200 here, too, with no document.
-def _send_one(settings: Settings, name: str, tell: Tell) -> Answer:
-    done = Answer(200, {}, None, None)
+# In the child. What was found out is told at the end: then the child is no longer needed.
+def _send_all(settings: Settings, names: Sequence[str], send: Send) -> None:
+    stop_at = time.monotonic() + SECONDS
+    results: List[Result] = []
+    for name in names:
+        results.append(_send_one(settings, name))
+        last = results[-TROUBLES_MAX:]
+        failed = [result for result in last if not result.stored and not result.never]
+        if len(failed) == TROUBLES_MAX or time.monotonic() > stop_at:
+            break
+        if results[-1].status is None or results[-1].status in FOR_ALL:
+            break
+    for result in results:
+        send(result._asdict())
+
+
+def _send_one(settings: Settings, name: str) -> Result:
+    # http.client and ssl are loaded in the child alone.
+    from firstfault_epilog import sending
+
     try:
         body = spool.read(settings.spool, name)
-    except FileNotFoundError:
-        return done
     except spool.SpoolError as error:
-        reason = str(error)
-    else:
-        answer = sending.post(settings, sending.RECORDS, body.node, body.data)
-        if answer.status == 200 and isinstance(answer.document.get("result"), str):
-            spool.remove(settings.spool, name)
-            return answer
-        if answer.status == 200:
-            # A proxy's page, say: nobody has said that the record is stored.
-            fault = f"{settings.daemon} answered 200 but not that it has the record"
-            return answer._replace(status=0, fault=fault)
-        if answer.status not in NEVER:
-            return answer
-        reason = answer.fault or ""
-    spool.refuse(settings, name, reason)
-    tell(f"record {name}: {reason}: put aside in {settings.spool}/{spool.REFUSED}")
-    return done
+        return Result(name, False, True, 0, 0.0, str(error))
+    except OSError as error:
+        return Result(name, False, False, 0, 0.0, f"{name}: {error.strerror}")
+    answer = sending.post(settings, sending.RECORDS, body.node, body.data)
+    stored = answer.status == 200 and isinstance(answer.document.get("result"), str)
+    # A proxy's page, say: nobody has said that the record is stored.
+    other = f"{settings.daemon} answered 200 but not that it has the record"
+    return Result(
+        name,
+        stored,
+        answer.status in NEVER,
+        answer.status,
+        answer.retry_after_s or 0.0,
+        answer.fault or ("" if stored else other),
+    )
 
 
-# The state after ``answer``; ``row`` failures in a row.
-def _after(before: State, name: str, answer: Answer, row: int) -> State:
+# The state after ``result``, the ``row``-th failure in a row.
+def _after(before: State, result: Result, row: int) -> State:
+    name = result.name
     others = {other: value for other, value in before.troubled.items() if other != name}
-    if answer.status == 200:
+    if result.stored or result.never:
         done = before._replace(all=Attempts(), troubled=others)
-        if answer.document and name == before.told[0]:
+        if result.stored and name == before.told[0]:
             done = done._replace(dropped=max(0, before.dropped - before.told[1]), told=("", 0))
         return done
     now_s = time.time()
-    after_s = answer.retry_after_s or 0.0
     spread = random.random()  # noqa: S311 (no secret)
     # No answer at all may be this record's fault, too: the next attempt is another's.
-    if answer.status not in FOR_ALL and len(others) < TROUBLED_MAX:
+    if result.status not in FOR_ALL and len(others) < TROUBLED_MAX:
         alone = before.troubled.get(name, Attempts())
-        others[name] = backlog.failed(alone, after_s, now_s, spread)
+        others[name] = backlog.failed(alone, result.retry_after_s, now_s, spread)
     after = before._replace(troubled=others)
-    if answer.status is None or answer.status in FOR_ALL or row >= TROUBLES_MAX:
-        after = after._replace(all=backlog.failed(before.all, after_s, now_s, spread))
+    if result.status is None or result.status in FOR_ALL or row >= TROUBLES_MAX:
+        after = after._replace(all=backlog.failed(before.all, result.retry_after_s, now_s, spread))
     return after
 
 
@@ -108,7 +170,5 @@ def _is_news(now: State, name: str) -> bool:
     return failures & (failures - 1) == 0
 
 
-def _next_s(now: State, left: Set[str]) -> float:
-    at_s = time.time()
-    own = min(backlog.wait_s(now.troubled.get(name, Attempts()), at_s) for name in left)
-    return max(backlog.wait_s(now.all, at_s), own, 0.01)
+def _is_there(settings: Settings, name: str) -> bool:
+    return os.path.lexists(os.path.join(settings.spool, name))

@@ -155,6 +155,8 @@ def _connected(place: Address, ca_file: Optional[str], deadline: float) -> socke
             connected.connect(where)
             if context is None:
                 return connected
+            # A daemon to which thousands of nodes connect takes its time.
+            connected.settimeout(_left(deadline))
             return context.wrap_socket(connected, server_hostname=place.host)
         except OSError as error:
             connected.close()

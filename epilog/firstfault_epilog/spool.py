@@ -134,7 +134,7 @@ def _records(folder: str) -> Iterator[Waiting]:
             if entry.name.startswith(".") or not entry.name.endswith(SUFFIX):
                 continue
             info = _info(entry)
-            if info is not None:
+            if info is not None and stat.S_ISREG(info.st_mode):
                 size = max(info.st_size, info.st_blocks * 512)
                 yield Waiting(folder, entry.name, size, info.st_mtime_ns)
 

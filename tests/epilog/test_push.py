@@ -10,6 +10,7 @@ import re
 import signal
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -136,7 +137,7 @@ def test_a_failed_attempt_is_told_once_and_with_the_daemons_words(
     second = node.collect()
 
     assert first.returncode == second.returncode == 0
-    assert f"1 records wait in {node.spool}" in first.stderr
+    assert f"records wait in {node.spool}" in first.stderr
     assert "answered 503: the disk?[31m is full" in first.stderr
     assert second.stderr == ""
 
@@ -203,7 +204,8 @@ def test_the_newest_goes_first_and_many_that_fail_in_a_row_end_the_attempt(
     daemon.answer = lambda _: Reply(401, {"error": "your clock is wrong"}, HOUR)
     for number in range(10):
         node.end_job(SLURM_JOB_ID=str(number))
-        node.collect() if number == 0 else None
+        if number == 0:
+            node.collect()
 
     node.collect()
 
@@ -226,6 +228,27 @@ def test_while_the_daemon_is_away_new_ends_are_collected_at_once(
         assert process.poll() is None
         assert len(daemon.requests) == 1
     finally:
+        process.kill()
+        process.wait()
+
+
+def test_while_the_daemon_does_not_answer_new_ends_are_collected_at_once(
+    node: Node, daemon: Receiver
+) -> None:
+    ended = threading.Event()
+    daemon.answer = lambda _: STORED if ended.wait(60) else Reply(None)
+    node.end_job()
+    process = subprocess.Popen(node.command(), env={}, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: daemon.requests != [])
+        node.end_job()
+        wait_for(lambda: len(waiting(node)) == 2)
+        ended.set()
+
+        assert process.wait(60) == 0
+        assert len(set(daemon.stored)) == 2
+    finally:
+        ended.set()
         process.kill()
         process.wait()
 

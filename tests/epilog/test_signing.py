@@ -9,22 +9,17 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from firstfault_epilog import signing
 from firstfault_epilog.settings import Settings
-from tests import munged
+from tests.intake.munged import Munged, munged
+
+__all__ = ["munged"]
 
 BODY = b"\x1f\x8b the record"
-
-
-@pytest.fixture(scope="module")
-def munge_socket() -> Iterator[Path]:
-    with munged.running() as socket:
-        yield socket
 
 
 @pytest.fixture
@@ -45,14 +40,14 @@ def check_statement(statement: str) -> None:
     assert lines[6:] == ["firstfault.end", ""]
 
 
-def test_a_credential_of_munge_holds_the_statement_and_proves_root(munge_socket: Path) -> None:
-    settings = Settings(munge_socket=str(munge_socket))
+def test_a_credential_of_munge_holds_the_statement_and_proves_root(munged: Munged) -> None:
+    settings = Settings(munge_socket=str(munged.socket))
 
     value = signing.authorization(settings, "/v1/records", "n3", BODY)
 
     scheme, credential = value.split(" ")
     told = subprocess.run(
-        ["unmunge", f"--socket={munge_socket}"],
+        ["unmunge", f"--socket={munged.socket}"],
         input=credential,
         capture_output=True,
         text=True,
@@ -64,8 +59,8 @@ def test_a_credential_of_munge_holds_the_statement_and_proves_root(munge_socket:
     check_statement(statement)
 
 
-def test_no_two_signatures_are_alike(munge_socket: Path, key_file: Path) -> None:
-    for settings in (Settings(munge_socket=str(munge_socket)), Settings(key_file=str(key_file))):
+def test_no_two_signatures_are_alike(munged: Munged, key_file: Path) -> None:
+    for settings in (Settings(munge_socket=str(munged.socket)), Settings(key_file=str(key_file))):
         values = {signing.authorization(settings, "/v1/records", "n3", BODY) for _ in range(3)}
 
         assert len(values) == 3
