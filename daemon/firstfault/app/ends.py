@@ -47,15 +47,15 @@ def is_reported(ends: Ends, verdict: v.Verdict, facts: JobFacts | None, facts_cl
     state = facts.state if facts is not None else _STATES.get(verdict.cause.id)
     if facts is None and not facts_closed and (state == CANCELLED or NEVER in _rules(ends)):
         return False
-    rule = _rule(ends, state, facts)
-    return rule == ALWAYS or (rule == IF_FAILED and _had_failed(verdict.cause.id, state))
+    chosen = rule(ends, state, facts)
+    return chosen == ALWAYS or (chosen == IF_FAILED and _had_failed(verdict.cause.id, state))
 
 
 def is_wanted(ends: Ends, facts: JobFacts | None) -> bool | None:
     """True when the evidence of a job that ended so is worth collecting; None: not known yet."""
     if facts is None or not has_ended(facts):
         return None
-    return facts.state != SUCCEEDED and _rule(ends, facts.state, facts) != NEVER
+    return facts.state != SUCCEEDED and rule(ends, facts.state, facts) != NEVER
 
 
 def _had_failed(cause: str, state: str | None) -> bool:
@@ -68,12 +68,13 @@ def _key(state: str | None) -> str:
     return _KEYS.get(state or "", "failed")
 
 
-def _rule(ends: Ends, state: str | None, facts: JobFacts | None) -> str:
+def rule(ends: Ends, state: str | None, facts: JobFacts | None) -> str:
+    """What is configured for jobs in this base state."""
     if state == CANCELLED:
         by_owner = facts is None or facts.by_uid is None or facts.by_uid == facts.uid
         return ends.cancelled_by_owner if by_owner else ends.cancelled
-    rule: str = getattr(ends, _key(state))
-    return rule
+    chosen: str = getattr(ends, _key(state))
+    return chosen
 
 
 def _rules(ends: Ends) -> set[str]:

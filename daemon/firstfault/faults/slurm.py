@@ -171,14 +171,16 @@ def _is_stop(each: Happened) -> bool:
     )
 
 
-# srun names the node, and so does the controller; else the one node of the job that sent no record
-# may be it.
+# srun names the node, and so do the controller and accounting (sacct from 23.02 on); else the one
+# node of the job that sent no record may be it.
 def _failed_node(
     seen: list[Happened], told: Told, sources: set[str]
 ) -> tuple[str | None, set[str]]:
     named = {_node(each) for each in seen if isinstance(each.event, NodeFailure | SlurmNote)} - {
         None
     }
+    if not named and told.facts is not None and told.facts.failed_node is not None:
+        named = {told.facts.failed_node}
     if len(named) == 1:
         host = named.pop()
         return host, sources | ({"absent"} if host in told.absent else set())

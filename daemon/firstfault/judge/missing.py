@@ -15,6 +15,8 @@ from firstfault.readers import nodelist
 _CRASHES = frozenset(
     {"process.segfault", "process.abort", "process.bus-error", "process.fatal-signal"}
 )
+# More absent nodes than this are told together.
+_MOST_NODES = 4
 # Of more ranks than this, those that are left out are not listed.
 _MOST_RANKS = 100_000
 
@@ -36,6 +38,13 @@ def missing(told: Told, run: Run | None, judgement: Judgement) -> tuple[Missing,
 
 
 def _absent(told: Told) -> Iterator[Missing]:
+    if len(told.absent) > _MOST_NODES:
+        yield Missing(
+            f"everything from {nodelist.fold(told.absent)} ({len(told.absent)} nodes)",
+            "no record came from these nodes: what failed there is not known",
+            "Check that they are up and that their collectors run (firstfault-epilog --check).",
+        )
+        return
     for host in told.absent:
         yield Missing(
             f"everything from {host}",

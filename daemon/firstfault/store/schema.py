@@ -165,3 +165,12 @@ compatibility = sa.Table(
     sa.Column("key", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("oldest_program", sa.String(32), nullable=False),
 )
+
+# How far has been looked for jobs of which no record came.
+sweeps = sa.Table(
+    "sweeps",
+    metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("began_at", UtcTime, nullable=False),
+    sa.Column("until_at", UtcTime, nullable=False),
+)
