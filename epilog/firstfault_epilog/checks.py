@@ -5,7 +5,17 @@ import stat
 import sys
 from typing import List, NamedTuple, Optional, TextIO
 
-from firstfault_epilog import entries, epilog_lines, kernel, mounts, pending
+from firstfault_epilog import (
+    backlog,
+    entries,
+    epilog_lines,
+    kernel,
+    mounts,
+    pending,
+    signing,
+    spool,
+    wanted,
+)
 from firstfault_epilog import settings as node_settings
 from firstfault_epilog.settings import Settings
 
@@ -42,7 +52,8 @@ def points(settings: Settings) -> List[Point]:
         _queue(settings),
         _works(settings),
         _starter(settings),
-        _spool(settings),
+        _spool(settings) if settings.daemon is None else _own_spool(settings),
+        *_daemon(settings),
         *_pending(settings),
         _kernel_log(settings),
     ]
@@ -141,6 +152,44 @@ def _spool(settings: Settings) -> Point:
     if not os.access(settings.spool, os.W_OK | os.X_OK):
         return Point(what, "it cannot be written: root needs it writable (root_squash?)")
     return Point(what, None)
+
+
+# Where records wait for the daemon.
+def _own_spool(settings: Settings) -> Point:
+    what = f"spool {settings.spool}"
+    try:
+        spool.prepare(settings.spool)
+        waiting = len(spool.waiting(settings.spool))
+        bad = len(spool.refused(settings.spool))
+    except OSError as error:
+        return Point(what, error.strerror)
+    failures = backlog.state(settings.queue).all.failures
+    if bad:
+        place = os.path.join(settings.spool, spool.REFUSED)
+        return Point(
+            what, f"the daemon refused {bad} records: see the .reason files in {place}, remove them"
+        )
+    told = f", {failures} attempts failed in a row" if failures else ""
+    return Point(f"{what} ({waiting} records wait{told})", None)
+
+
+# Whether the daemon answers, and takes this node's signature: a question on nothing.
+def _daemon(settings: Settings) -> List[Point]:
+    if settings.daemon is None:
+        return []
+    from firstfault_epilog import sending
+
+    health = Point(f"daemon {settings.daemon}", sending.get(settings, "/healthz").fault)
+    node = os.uname().nodename.partition(".")[0]
+    signature = f"signature by {signing.scheme(settings)}"
+    try:
+        signing.authorization(settings, sending.WANTED, node, b"")
+    except signing.SigningError as error:
+        return [health, Point(signature, str(error))]
+    if health.remedy is not None:
+        return [health, Point(f"{signature} (whether it is accepted cannot be asked)", None)]
+    answer = sending.post(settings, sending.WANTED, node, wanted.question(node, None, []))
+    return [health, Point(f"{signature} is accepted", answer.fault)]
 
 
 # Ends that wait for the daemon's word, where there are any.
