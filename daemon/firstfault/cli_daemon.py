@@ -11,9 +11,12 @@ import click
 
 from firstfault import config as configuration
 from firstfault.app import checks, journal, service
+from firstfault.app.credentials import store_url
+from firstfault.app.links import links_of
 from firstfault.app.rendering import page
 from firstfault.app.workers import StartError
 from firstfault.model import verdict as v
+from firstfault.model.jobs import StoredVerdict
 from firstfault.report import text
 from firstfault.store import listing
 from firstfault.store.database import StoreError, connect
@@ -60,16 +63,17 @@ def serve(config_file: Path | None, once_idle: bool) -> None:
     show_default=True,
     help="How the report is printed.",
 )
-def job(job_id: str, config_file: Path | None, cluster: str | None, form: str) -> None:
+@click.option("--link", is_flag=True, help="Print a signed link to the report instead.")
+def job(job_id: str, config_file: Path | None, cluster: str | None, form: str, link: bool) -> None:
     """Show the stored report of a job."""
     config = _load(config_file)
     try:
-        database = connect(config.store.url)
+        database = connect(store_url(config))
         try:
             found = listing.current_verdicts(database, job_id, cluster, any_cluster=cluster is None)
         finally:
             database.close()
-    except (StoreError, listing.ReadError) as error:
+    except (StoreError, listing.ReadError, configuration.ConfigError) as error:
         raise click.ClickException(str(error)) from error
     if not found:
         raise click.ClickException(
@@ -84,7 +88,9 @@ def job(job_id: str, config_file: Path | None, cluster: str | None, form: str) -
     newest = found[0]
     if len(found) > 1:
         click.echo(f"The job ended {len(found)} times; this is the last end.", err=True)
-    if form == "json":
+    if link:
+        click.echo(_link(config, newest))
+    elif form == "json":
         click.echo(v.encode(newest.verdict).decode(), nl=False)
     elif form == "html":
         click.echo(page(newest), nl=False)
@@ -92,6 +98,16 @@ def job(job_id: str, config_file: Path | None, cluster: str | None, form: str) -
         color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         width = min(shutil.get_terminal_size().columns, 120) if sys.stdout.isatty() else 80
         click.echo(text.render(newest.verdict, width=width, color=color), nl=False, color=color)
+
+
+def _link(config: configuration.Config, stored: StoredVerdict) -> str:
+    link = links_of(config).signed(stored) if config.web.public_url else None
+    if link is None:
+        raise click.ClickException(
+            "signed links need web.public_url, the pages' address as readers reach it, and "
+            "web.secret_file, a file with a key of the daemon's own: openssl rand -hex 32"
+        )
+    return link
 
 
 @click.command()

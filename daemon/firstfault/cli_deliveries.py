@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from firstfault import config as configuration
 from firstfault.app.channels import channels_of
+from firstfault.app.credentials import store_url
 from firstfault.config import Config
 from firstfault.model import jobs as j
 from firstfault.store import deliveries as outbox
@@ -96,7 +97,7 @@ def _told(count: int, named: int, what: str) -> None:
 def _opened(config_file: Path | None) -> Iterator[tuple[Config, Database]]:
     try:
         config = configuration.load(config_file)
-        database = connect(config.store.url)
+        database = connect(store_url(config))
         try:
             yield config, database
         finally:

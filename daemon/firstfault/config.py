@@ -58,6 +58,10 @@ class Store(msgspec.Struct, frozen=True):
     """[store]: the database."""
 
     url: str = "sqlite:////var/lib/firstfault/firstfault.db"
+    password_file: str = ""
+
+    def __repr__(self) -> str:
+        return "Store(...)"  # the URL may hold a password
 
 
 class Slurm(msgspec.Struct, frozen=True):
@@ -110,7 +114,10 @@ class Slack(msgspec.Struct, frozen=True):
     webhook: str = ""
     webhook_file: str = ""
     timeout_s: float = 10.0
-    attempts: int = 12
+    attempts: int = 30
+
+    def __repr__(self) -> str:
+        return "Slack(...)"  # the webhook is a secret
 
 
 class Web(msgspec.Struct, frozen=True):
@@ -120,6 +127,8 @@ class Web(msgspec.Struct, frozen=True):
     host: str = "127.0.0.1"
     port: int = 8765
     public_url: str = ""
+    secret_file: str = ""
+    link_days: int = 14
 
 
 class Metrics(msgspec.Struct, frozen=True):
@@ -194,23 +203,6 @@ def parse(text: str, name: str) -> Config:
     return config
 
 
-def webhook(config: Config) -> str:
-    """The webhook's URL, "" where Slack is off. Raises `ConfigError`, which does not quote it."""
-    if not config.slack.webhook_file:
-        return config.slack.webhook
-    path = Path(config.slack.webhook_file)
-    remedy = "It must hold the webhook's URL and be readable by the daemon's user only."
-    try:
-        url = path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"slack.webhook_file: {path} cannot be read: {error}. {remedy}"
-        ) from error
-    if not _URL.fullmatch(url):
-        raise ConfigError(f"slack.webhook_file: what {path} holds is no URL. {remedy}")
-    return url
-
-
 def keys(config: Config | None = None) -> dict[str, object]:
     """Every key, dotted ("spool.dir"), with its value in ``config``, or its default."""
     found: dict[str, object] = {}
@@ -263,6 +255,8 @@ def _contradictions(config: Config) -> list[tuple[str, str]]:
         ("slurm.sacct", config.slurm.sacct),
         ("diagnosis.signatures", config.diagnosis.signatures),
         ("slack.webhook_file", config.slack.webhook_file),
+        ("store.password_file", config.store.password_file),
+        ("web.secret_file", config.web.secret_file),
         ("intake.tls_cert", config.intake.tls_cert),
         ("intake.tls_key", config.intake.tls_key),
         ("intake.munge_socket", config.intake.munge_socket),
@@ -306,7 +300,7 @@ def _is_loopback(host: str) -> bool:
 
 def _numbers(config: Config) -> list[tuple[str, str]]:
     positive = ["spool.scan_s", "spool.max_file_bytes", "spool.max_record_bytes"]
-    positive += ["slurm.timeout_s", "slack.timeout_s", "slack.attempts"]
+    positive += ["slurm.timeout_s", "slack.timeout_s", "slack.attempts", "web.link_days"]
     positive += ["intake.max_connections", "intake.head_s", "intake.body_s"]
     not_negative = (
         "slurm.first_ask_s",

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from firstfault.config import Config, ConfigError, keys, load, parse, webhook
+from firstfault.config import Config, ConfigError, keys, load, parse
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "etc" / "firstfault.toml"
@@ -49,7 +48,7 @@ def test_an_empty_file_is_the_defaults() -> None:
         ("[spool]\ndri = 1", "f: unknown key 'spool.dri'. Did you mean 'spool.dir'?"),
         ("[spol]\ndir = '/x'", "f: unknown key 'spol'. Did you mean 'spool'?"),
         ("webhook = 'x'", "f: unknown key 'webhook'. Did you mean 'slack.webhook'?"),
-        ("[web]\nqqqq = 1", "Known here: enabled, host, port, public_url."),
+        ("[web]\nqqqq = 1", "Known here: enabled, host, link_days, port, public_url, secret_file."),
         ("[web]\nport = 'x'", "f: web.port: Expected `int`, got `str`"),
         ("[web]\nport = 70000", "f: web.port: is 70000"),
         ("spool = '/x'", "f: spool is a table"),
@@ -87,19 +86,3 @@ def test_a_whole_number_is_taken_for_seconds() -> None:
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         load(tmp_path / "absent.toml")
-
-
-def test_the_webhook_is_read_from_its_file(tmp_path: Path) -> None:
-    file = tmp_path / "webhook"
-    file.write_text("https://hooks.example/services/X\n")
-    slack = msgspec.structs.replace(Config().slack, webhook_file=str(file))
-    config = msgspec.structs.replace(Config(), slack=slack)
-
-    assert webhook(config) == "https://hooks.example/services/X"
-    file.write_text("SECRET without a scheme")
-    with pytest.raises(ConfigError, match="is no URL") as error:
-        webhook(config)
-    assert "SECRET" not in str(error.value)
-    file.unlink()
-    with pytest.raises(ConfigError, match=r"slack\.webhook_file"):
-        webhook(config)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from firstfault.app.links import Links
 from firstfault.app.rendering import slack_payload
 from firstfault.deliver.files import Files
 from firstfault.deliver.outcome import Failed, Sent, retry_at
@@ -35,7 +36,7 @@ def delivery(
 
 
 def slack(server: SlackServer, public_url: str = "https://ff.example") -> Slack:
-    return Slack(server.url, 5, slack_payload(public_url))
+    return Slack(server.url, 5, slack_payload(Links(public_url)))
 
 
 def test_a_message_reaches_slack_with_link_and_delivery_id() -> None:
@@ -102,7 +103,7 @@ def test_only_what_can_mend_itself_is_tried_again(status: int, again: bool) -> N
 def test_the_webhooks_secret_is_in_no_error() -> None:
     with SlackServer() as server:
         url = server.url
-    channel = Slack(url, 1, slack_payload(""))
+    channel = Slack(url, 1, slack_payload(Links()))
 
     result = channel.send(delivery(verdict()))
 
@@ -134,6 +135,13 @@ def test_waits_double_up_to_a_limit_and_end() -> None:
     assert seconds == [1, 2, 4, 600, None]
     assert retry_at(Failed("x", retry=False), 1, 12, NOW) is None
     assert retry_at(Failed("x", after_s=90), 1, 12, NOW) == NOW + dt.timedelta(seconds=90)
+
+
+def test_what_failed_together_does_not_come_back_together() -> None:
+    early, late = (retry_at(Failed("x"), 3, 12, NOW, chance) for chance in (0.0, 1.0))
+
+    assert early == NOW + dt.timedelta(seconds=4)
+    assert late == NOW + dt.timedelta(seconds=5)
 
 
 def test_a_report_is_a_file_that_the_group_can_read(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import msgspec
 import requests
 import sqlalchemy as sa
 
-from firstfault.config import Config, ConfigError, webhook
+from firstfault.app import credentials
+from firstfault.config import Config, ConfigError
 from firstfault.intake import spool
 from firstfault.intake.site import install
 from firstfault.signatures import SignatureError
@@ -85,8 +86,8 @@ def _spool(config: Config) -> str:
 
 def _store(config: Config) -> str:
     try:
-        database = open_store(config.store.url)
-    except StoreError as error:
+        database = open_store(credentials.store_url(config))
+    except (StoreError, ConfigError) as error:
         raise _Wrong(f"{error}") from error
     try:
         with database.writing() as connection:
@@ -131,7 +132,7 @@ def _slurm(config: Config) -> str:
 
 def _slack(config: Config) -> str:
     try:
-        url = webhook(config)
+        url = credentials.webhook(config)
     except ConfigError as error:
         raise _Wrong(f"{error}") from error
     try:

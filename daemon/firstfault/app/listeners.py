@@ -33,10 +33,11 @@ class StoredFailures:
 
 @contextmanager
 def serving_pages(
-    parts: Parts, healthy: Callable[[], bool], metrics: Callable[[], bytes]
+    now: Callable[[], Parts], healthy: Callable[[], bool], metrics: Callable[[], bytes]
 ) -> Iterator[None]:
     """Serves the pages, where they are turned on, and the metrics, where they have no address of
-    their own. Raises `StartError`."""
+    their own. ``now`` gives the parts of the moment. Raises `StartError`."""
+    parts = now()
     web = parts.config.web
     if not web.enabled:
         yield
@@ -47,6 +48,7 @@ def serving_pages(
         rendering.served_page,
         healthy,
         metrics if here else None,
+        lambda token: _shared(now(), token),
     )
     sock = _listening("web", web.host, web.port)
     with server.serving(application, sock):
@@ -68,6 +70,18 @@ def serving_metrics(
     with server.serving(application, sock):
         say(logging.INFO, "metrics", url=f"{server.address(sock)}/metrics")
         yield
+
+
+def _shared(parts: Parts, token: str) -> str | None:
+    target = parts.links.target(token)
+    if target is None:
+        return None
+    found = listing.current_verdicts(parts.database, target.job, target.cluster)
+    # Only this report: without links to the other pages.
+    return next(
+        (rendering.page(stored) for stored in found if stored.incarnation == target.incarnation),
+        None,
+    )
 
 
 def _listening(table: str, host: str, port: int) -> socket.socket:

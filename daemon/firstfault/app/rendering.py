@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from urllib.parse import quote
 
 from firstfault.app.lifecycle import changes
+from firstfault.app.links import Links, path
 from firstfault.deliver.outcome import Sent
 from firstfault.model.jobs import Delivery, StoredVerdict
 from firstfault.report import html, slack, text
@@ -34,20 +34,14 @@ def served_page(stored: StoredVerdict) -> str:
     )
 
 
-def path(stored: StoredVerdict) -> str:
-    """Where the report stands among the pages; an absent cluster is "-"."""
-    return f"/jobs/{quote(stored.cluster or '-', safe='')}/{quote(stored.job, safe='')}"
-
-
-def slack_payload(public_url: str) -> Callable[[Delivery], dict[str, object]]:
-    """What makes a delivery's message; ``public_url`` "" gives messages without a link."""
+def slack_payload(links: Links) -> Callable[[Delivery], dict[str, object]]:
+    """What makes a delivery's message; ``links`` may give it none to the report."""
 
     def payload(delivery: Delivery) -> dict[str, object]:
-        url = public_url.rstrip("/") + path(delivery.current) if public_url else None
         message = dict(
             slack.render(
                 delivery.current.verdict,
-                report_url=url,
+                report_url=links.of(delivery.current),
                 delivery_id=delivery.delivery_id,
                 revision=1 if delivery.previous is None else delivery.current.revision,
             )

@@ -15,9 +15,11 @@ import msgspec
 from firstfault.app import counters, journal, listeners, workers
 from firstfault.app.accounting import slurm_of
 from firstfault.app.channels import channels_of
+from firstfault.app.credentials import store_url
 from firstfault.app.crew import Crew
 from firstfault.app.intake import log_answer, serving_intake
 from firstfault.app.journal import say
+from firstfault.app.links import links_of
 from firstfault.app.metrics import Gauges, Page
 from firstfault.app.notify import Systemd
 from firstfault.app.reload import reloaded
@@ -54,7 +56,7 @@ class Running:
         nothing changes."""
         try:
             new = reloaded(self.parts.config, read_again())
-            channels = channels_of(new.config)
+            channels, links = channels_of(new.config), links_of(new.config)
             _use_signatures(new.config)
         except (ConfigError, StartError) as error:
             counters.RELOADS.labels("refused").inc()
@@ -64,7 +66,11 @@ class Running:
         self._note(self.crew.stop(RELOAD_S))
         journal.start(new.config.log.level, new.config.log.format)
         self.parts = msgspec.structs.replace(
-            self.parts, config=new.config, channels=channels, slurm=slurm_of(new.config)
+            self.parts,
+            config=new.config,
+            channels=channels,
+            links=links,
+            slurm=slurm_of(new.config),
         )
         _close_unsent(self.parts)
         self.crew = Crew(workers.table(self.parts), self.parts.bells)
@@ -98,8 +104,10 @@ def run(config: Config, read_again: Callable[[], Config], *, once_idle: bool = F
     systemd = Systemd(os.environ)
     folder = _prepared(config)
     channels = channels_of(config)
-    database = open_store(config.store.url)
-    running = Running(Parts(config, database, slurm_of(config), channels, Bells()))
+    database = open_store(store_url(config))
+    running = Running(
+        Parts(config, database, slurm_of(config), channels, Bells(), links_of(config))
+    )
     stop_at = float("inf")
     with ExitStack() as stack:
         stack.callback(database.close)
@@ -108,7 +116,7 @@ def run(config: Config, read_again: Callable[[], Config], *, once_idle: bool = F
         # It ends last: while the listeners end, the workers finish what they have in hand.
         stack.callback(lambda: running.stop(max(0.5, stop_at - time.monotonic())))
         healthy, metrics = running.is_healthy, running.metrics.render
-        stack.enter_context(listeners.serving_pages(running.parts, healthy, metrics))
+        stack.enter_context(listeners.serving_pages(lambda: running.parts, healthy, metrics))
         stack.enter_context(listeners.serving_metrics(running.parts, healthy, metrics))
         stack.callback(running.begin_to_stop)
         running.crew.start()

@@ -17,6 +17,7 @@ import msgspec
 
 from firstfault.app import counters, lifecycle, passes
 from firstfault.app.journal import say, trouble
+from firstfault.app.links import Links
 from firstfault.app.sender import Sender
 from firstfault.config import Config
 from firstfault.deliver.outcome import Channel
@@ -72,6 +73,7 @@ class Parts(msgspec.Struct, frozen=True):
     slurm: SlurmFacts
     channels: Mapping[str, Channel]
     bells: Bells
+    links: Links = Links()
 
 
 class Worker(msgspec.Struct, frozen=True):

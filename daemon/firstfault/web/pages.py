@@ -68,9 +68,10 @@ def application(
     render: Callable[[StoredVerdict], str],
     healthy: Callable[[], bool],
     metrics: Callable[[], bytes] | None = None,
+    shared: Callable[[str], str | None] = lambda _token: None,
 ) -> Starlette:
     """The pages as an ASGI application. ``healthy`` False makes /healthz answer 503; with
-    ``metrics`` they are at /metrics."""
+    ``metrics`` they are at /metrics. ``shared`` gives the report that a signed link leads to."""
 
     async def jobs(_request: Request) -> Response:
         rows = await run_in_threadpool(failures.newest, SHOWN)
@@ -88,10 +89,21 @@ def application(
             return JSONResponse({"error": "no verdict of this job is stored"}, status_code=404)
         return Response(v.encode(stored.verdict), media_type="application/json")
 
+    async def linked(request: Request) -> Response:
+        html = await run_in_threadpool(shared, request.path_params["token"])
+        if html is None:
+            return PlainTextResponse(
+                "This link is not valid, or not any more. Ask the cluster's administrators for a "
+                "new one: firstfault job JOBID --link\n",
+                status_code=404,
+            )
+        return HTMLResponse(html)
+
     routes = [
         _route("/", jobs),
         _route("/jobs/{cluster}/{job}.json", verdict),
         _route("/jobs/{cluster}/{job}", report),
+        _route("/shared/{token}", linked),
         *_inspection(healthy, metrics),
     ]
     return _hardened(routes)

@@ -1,0 +1,80 @@
+"""Links to one report that need no login: signed, and good for some days.
+
+A link names the end of one job; who has it reads that report and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from urllib.parse import quote
+
+import itsdangerous
+import msgspec
+
+from firstfault.app.credentials import link_key
+from firstfault.config import Config
+from firstfault.model.jobs import StoredVerdict
+
+# Where the pages serve them; a proxy may let what is below it through without asking who it is.
+SHARED = "/shared/"
+
+_SALT = "firstfault.report/1"
+_DAY_S = 86400
+_LONGEST_TOKEN = 1000
+
+
+class Target(msgspec.Struct, frozen=True, array_like=True):
+    """The report that a link leads to."""
+
+    cluster: str | None
+    job: str
+    incarnation: int
+
+
+class Links:
+    """``public_url`` is the pages' address for readers, "" where they cannot reach it; ``key``
+    signs, "" where nothing does, and then the links lead to the pages themselves."""
+
+    def __init__(self, public_url: str = "", key: str = "", days: int = 1) -> None:
+        self._public_url = public_url.rstrip("/")
+        self._days = days
+        self._serializer = (
+            itsdangerous.URLSafeTimedSerializer(
+                key, salt=_SALT, signer_kwargs={"digest_method": hashlib.sha256}
+            )
+            if key
+            else None
+        )
+
+    def of(self, stored: StoredVerdict) -> str | None:
+        """The link to a report, signed where a key is set; None where readers reach none."""
+        if not self._public_url:
+            return None
+        return self.signed(stored) or self._public_url + path(stored)
+
+    def signed(self, stored: StoredVerdict) -> str | None:
+        """The signed link to a report, None where nothing signs."""
+        if self._serializer is None:
+            return None
+        target = [stored.cluster, stored.job, stored.incarnation]
+        return f"{self._public_url}{SHARED}{self._serializer.dumps(target)!s}"
+
+    def target(self, token: str) -> Target | None:
+        """Where a signed link leads; None for one that is forged, cut, or too old."""
+        if self._serializer is None or len(token) > _LONGEST_TOKEN:
+            return None
+        try:
+            said = self._serializer.loads(token, max_age=self._days * _DAY_S)
+            return msgspec.convert(said, Target)
+        except (itsdangerous.BadData, msgspec.ValidationError):
+            return None
+
+
+def links_of(config: Config) -> Links:
+    """The links, as configured. Raises `ConfigError`."""
+    return Links(config.web.public_url, link_key(config), config.web.link_days)
+
+
+def path(stored: StoredVerdict) -> str:
+    """Where the report stands among the pages; an absent cluster is "-"."""
+    return f"/jobs/{quote(stored.cluster or '-', safe='')}/{quote(stored.job, safe='')}"
