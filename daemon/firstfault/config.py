@@ -58,10 +58,9 @@ class Store(msgspec.Struct, frozen=True):
     """[store]: the database."""
 
     url: str = "sqlite:////var/lib/firstfault/firstfault.db"
-    password_file: str = ""
-
-    def __repr__(self) -> str:
-        return "Store(...)"  # the URL may hold a password
+    keep_evidence_days: float = 14.0
+    keep_verdicts_days: float = 365.0
+    max_evidence_bytes: int = 0
 
 
 class Slurm(msgspec.Struct, frozen=True):
@@ -92,7 +91,7 @@ class Ends(msgspec.Struct, frozen=True):
 class Judge(msgspec.Struct, frozen=True):
     """[judge]: when a job is judged."""
 
-    settle_s: float = 45.0
+    settle_s: float | Literal["auto"] = "auto"
     early_s: float = 5.0
 
 
@@ -114,10 +113,7 @@ class Slack(msgspec.Struct, frozen=True):
     webhook: str = ""
     webhook_file: str = ""
     timeout_s: float = 10.0
-    attempts: int = 30
-
-    def __repr__(self) -> str:
-        return "Slack(...)"  # the webhook is a secret
+    attempts: int = 12
 
 
 class Web(msgspec.Struct, frozen=True):
@@ -127,8 +123,6 @@ class Web(msgspec.Struct, frozen=True):
     host: str = "127.0.0.1"
     port: int = 8765
     public_url: str = ""
-    secret_file: str = ""
-    link_days: int = 14
 
 
 class Metrics(msgspec.Struct, frozen=True):
@@ -203,6 +197,23 @@ def parse(text: str, name: str) -> Config:
     return config
 
 
+def webhook(config: Config) -> str:
+    """The webhook's URL, "" where Slack is off. Raises `ConfigError`, which does not quote it."""
+    if not config.slack.webhook_file:
+        return config.slack.webhook
+    path = Path(config.slack.webhook_file)
+    remedy = "It must hold the webhook's URL and be readable by the daemon's user only."
+    try:
+        url = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"slack.webhook_file: {path} cannot be read: {error}. {remedy}"
+        ) from error
+    if not _URL.fullmatch(url):
+        raise ConfigError(f"slack.webhook_file: what {path} holds is no URL. {remedy}")
+    return url
+
+
 def keys(config: Config | None = None) -> dict[str, object]:
     """Every key, dotted ("spool.dir"), with its value in ``config``, or its default."""
     found: dict[str, object] = {}
@@ -255,8 +266,6 @@ def _contradictions(config: Config) -> list[tuple[str, str]]:
         ("slurm.sacct", config.slurm.sacct),
         ("diagnosis.signatures", config.diagnosis.signatures),
         ("slack.webhook_file", config.slack.webhook_file),
-        ("store.password_file", config.store.password_file),
-        ("web.secret_file", config.web.secret_file),
         ("intake.tls_cert", config.intake.tls_cert),
         ("intake.tls_key", config.intake.tls_key),
         ("intake.munge_socket", config.intake.munge_socket),
@@ -300,7 +309,8 @@ def _is_loopback(host: str) -> bool:
 
 def _numbers(config: Config) -> list[tuple[str, str]]:
     positive = ["spool.scan_s", "spool.max_file_bytes", "spool.max_record_bytes"]
-    positive += ["slurm.timeout_s", "slack.timeout_s", "slack.attempts", "web.link_days"]
+    positive += ["slurm.timeout_s", "slack.timeout_s", "slack.attempts"]
+    positive += ["store.keep_evidence_days", "store.keep_verdicts_days"]
     positive += ["intake.max_connections", "intake.head_s", "intake.body_s"]
     not_negative = (
         "slurm.first_ask_s",
@@ -308,6 +318,7 @@ def _numbers(config: Config) -> list[tuple[str, str]]:
         "slurm.sweep_s",
         "slurm.sweep_after_s",
         "judge.settle_s",
+        "store.max_evidence_bytes",
         "judge.early_s",
     )
     # Longer, and a question or a delivery would be claimed anew while it is under way.
@@ -319,7 +330,13 @@ def _numbers(config: Config) -> list[tuple[str, str]]:
         if isinstance(value, float) and not math.isfinite(value)
     ]
     wrong += [(key, "must be more than 0.") for key in positive if not values[key] > 0]
-    wrong += [(key, "must be 0 or more.") for key in not_negative if not values[key] >= 0]
+    wrong += [
+        (key, "must be 0 or more.")
+        for key in not_negative
+        if values[key] != "auto" and not values[key] >= 0
+    ]
+    if config.store.keep_verdicts_days < config.store.keep_evidence_days:
+        wrong.append(("store.keep_verdicts_days", "must not be less than keep_evidence_days."))
     wrong += [(key, f"must be {top} or less.") for key, top in most.items() if values[key] > top]
     wrong += [
         (key, "must be 0 to 65535 (0: any free one).")

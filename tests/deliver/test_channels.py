@@ -6,6 +6,7 @@ import datetime as dt
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from firstfault.app.links import Links
@@ -151,9 +152,21 @@ def test_a_report_is_a_file_that_the_group_can_read(tmp_path: Path) -> None:
     assert files.send(delivery(verdict())) == Sent()
     assert files.send(delivery(verdict(), incarnation=2)) == Sent()
 
-    assert (folder / "12.html").read_text() == "report of 12"
-    assert sorted(path.name for path in folder.iterdir()) == ["12.2.html", "12.html"]
-    assert stat.S_IMODE((folder / "12.html").stat().st_mode) == 0o640
+    assert sorted(path.name for path in (folder / "c1").iterdir()) == ["12.2.html", "12.html"]
+    assert (folder / "c1" / "12.html").read_text() == "report of 12"
+    assert stat.S_IMODE((folder / "c1" / "12.html").stat().st_mode) == 0o640
+
+
+def test_reports_of_the_same_job_number_on_two_clusters_are_two_files(tmp_path: Path) -> None:
+    files = Files(tmp_path, lambda stored: f"report of {stored.cluster}")
+    for cluster in ("c1", "c2", None):
+        sent = delivery(verdict(), incarnation=1)
+        current = msgspec.structs.replace(sent.current, cluster=cluster)
+        assert files.send(msgspec.structs.replace(sent, current=current)) == Sent()
+
+    assert (tmp_path / "c1" / "12.html").read_text() == "report of c1"
+    assert (tmp_path / "c2" / "12.html").read_text() == "report of c2"
+    assert (tmp_path / "12.html").read_text() == "report of None"
 
 
 def test_a_report_that_cannot_be_written_names_the_folder(tmp_path: Path) -> None:

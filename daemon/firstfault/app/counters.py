@@ -67,6 +67,14 @@ SLURM_QUESTION_SECONDS = _histogram(
     "Seconds that a question to Slurm takes.",
     (0.1, 0.3, 1, 3, 10, 30, 60),
 )
+EVIDENCE_REMOVED = _counter(
+    "evidence_removed_total",
+    'Evidence records that were removed, by reason: "age", "size" (store.max_evidence_bytes).',
+    "reason",
+)
+JOBS_REMOVED = _counter(
+    "jobs_removed_total", "Jobs that were removed with all that belongs to them, by age."
+)
 WORKER_ERRORS = _counter(
     "worker_errors_total", "Passes that ended in an unexpected error, by worker.", "worker"
 )

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from firstfault.app import counters, lifecycle, passes
+from firstfault.app import counters, passes
 from firstfault.app.journal import say, trouble
-from firstfault.app.links import Links
+from firstfault.app.retention import Retention
 from firstfault.app.sender import Sender
+from firstfault.app.settling import READ_EVERY_S, Settling
 from firstfault.config import Config
 from firstfault.deliver.outcome import Channel
 from firstfault.diagnosis import diagnose
@@ -29,6 +30,7 @@ from firstfault.store import evidence
 from firstfault.store.database import Database
 
 IDLE_S = 1.0
+RETAIN_EVERY_S = 600.0
 LONGEST_PAUSE_S = 30.0
 
 
@@ -73,7 +75,6 @@ class Parts(msgspec.Struct, frozen=True):
     slurm: SlurmFacts
     channels: Mapping[str, Channel]
     bells: Bells
-    links: Links = Links()
 
 
 class Worker(msgspec.Struct, frozen=True):
@@ -86,11 +87,15 @@ class Worker(msgspec.Struct, frozen=True):
 
 def table(parts: Parts) -> dict[str, Worker]:
     """Every worker, by name."""
+    settling = Settling(parts.config)
     workers = {
         "intake": Worker(partial(_take_in, parts), parts.config.spool.scan_s),
-        "judge": Worker(partial(_judge, parts)),
+        "judge": Worker(partial(_judge, parts, settling)),
+        "retention": Worker(partial(_retain, parts), RETAIN_EVERY_S),
         "ask": Worker(partial(_ask, parts)),
     }
+    if settling.is_read:
+        workers["slurm-settings"] = Worker(settling.once, READ_EVERY_S)
     # A worker for each channel: a receiver that hangs holds up no other.
     for name, channel in parts.channels.items():
         sender = Sender(parts.database, name, channel, parts.config.slack.attempts)
@@ -130,13 +135,8 @@ def _is_asked(config: Config) -> bool:
     return config.slurm.source != "none"
 
 
-def _judge(parts: Parts) -> int:
-    config = parts.config
-    timing = lifecycle.Timing(
-        config.judge.settle_s,
-        config.judge.early_s,
-        config.slurm.first_ask_s if _is_asked(config) else 0.0,
-    )
+def _judge(parts: Parts, settling: Settling) -> int:
+    config, timing = parts.config, settling.timing()
     shadow = tuple(kept_back(config, parts.channels))
     done = passes.judge(
         parts.database, diagnose, timing, tuple(parts.channels), now, config.ends, shadow
@@ -154,6 +154,11 @@ def _ask(parts: Parts) -> int:
     if done:
         parts.bells.ring("judge")
     return done
+
+
+def _retain(parts: Parts) -> int:
+    Retention(parts.config, parts.database, parts.bells.stop).once(now())
+    return 0  # once in a while is enough: what is left over has been removed, or is open
 
 
 def _take_in(parts: Parts) -> int:

@@ -1,4 +1,4 @@
-"""Reports as files: ``<job>.html``, written aside and renamed."""
+"""Reports as files, written aside and renamed: ``<cluster>/<job>.html``."""
 
 from __future__ import annotations
 
@@ -24,17 +24,29 @@ class Files:
         """Writes once."""
         content = self._render(delivery.current)
         try:
-            self.folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-            write(self.folder / name(delivery.current), content.encode("utf-8", "replace"))
+            current = delivery.current
+            path = self.folder / path_of(current.cluster, current.job, current.incarnation)
+            path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+            write(path, content.encode("utf-8", "replace"))
         except OSError as error:
             return Failed(f"{self.folder}: {error.strerror}. Check report.dir and its owner.")
         return Sent()
 
 
-def name(stored: StoredVerdict) -> str:
-    """The report's file name; a requeued job's later ends are ``<job>.2.html`` and so on."""
-    again = "" if stored.incarnation == 1 else f".{stored.incarnation}"
-    return f"{stored.job}{again}.html"
+def path_of(cluster: str | None, job: str, incarnation: int) -> Path:
+    """Where the report lies in the folder: ``<cluster>/<job>.html``.
+
+    A job of no cluster lies in the folder itself; a requeued job's later ends are
+    ``<job>.2.html`` and so on.
+    """
+    again = "" if incarnation == 1 else f".{incarnation}"
+    return Path(cluster or "") / f"{job}{again}.html"
+
+
+def remove(folder: Path, cluster: str | None, job: str, incarnation: int) -> None:
+    """Removes a report from the folder; one that is not there, or stays, is no error."""
+    with suppress(OSError):
+        (folder / path_of(cluster, job, incarnation)).unlink()
 
 
 def write(path: Path, content: bytes) -> None:

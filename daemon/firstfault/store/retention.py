@@ -1,0 +1,150 @@
+"""Giving up what is old, or too much: in small steps, and never what is still open.
+
+A job is open while it is not judged, while it is due to be looked at or asked about, and while a
+delivery of it waits. Each function is one short transaction, so that others get their turn.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import msgspec
+import sqlalchemy as sa
+
+from firstfault.model import jobs as j
+from firstfault.store.database import Database
+from firstfault.store.schema import deliveries, evidence, jobs, node_incidents, verdicts
+
+# Records that go in one transaction: a large job's go in several.
+STEP = 200
+# Pages that SQLite gives back to the file system after a step.
+PAGES = 2000
+
+
+class Removed(msgspec.Struct, frozen=True):
+    """What one step removed: records and their packed bytes; ``job`` None: nothing was left."""
+
+    job: str | None = None
+    records: int = 0
+    size: int = 0
+
+
+class Expired(msgspec.Struct, frozen=True):
+    """A job that is to be removed."""
+
+    key: int
+    cluster: str | None
+    job: str
+    incarnation: int
+
+
+_PACKED = sa.func.coalesce(evidence.c.packed_size, sa.func.length(evidence.c.body))
+_WAITS = sa.exists().where(deliveries.c.job_key == jobs.c.key, deliveries.c.state == j.PENDING)
+_CLOSED = sa.and_(
+    jobs.c.state.in_(sorted(j.CLOSED)),
+    jobs.c.look_at.is_(None),
+    jobs.c.lease_until.is_(None),
+    sa.or_(jobs.c.ask_at.is_(None), jobs.c.facts_closed.is_(True)),
+    ~_WAITS,
+)
+
+
+def evidence_size(database: Database) -> int:
+    """The bytes of all stored evidence, packed as it is."""
+    with database.reading() as connection:
+        return int(connection.execute(sa.select(sa.func.sum(_PACKED))).scalar() or 0)
+
+
+def remove_evidence(database: Database, before: dt.datetime, now: dt.datetime) -> Removed:
+    """Removes evidence of one closed job whose last record was stored before ``before``."""
+    later = evidence.alias()
+    fresh = sa.exists().where(later.c.job_key == jobs.c.key, later.c.stored_at >= before)
+    return _remove(database, sa.and_(evidence.c.stored_at < before, ~fresh), now)
+
+
+def remove_oldest_evidence(database: Database, now: dt.datetime) -> Removed:
+    """Removes evidence of the closed job that has the oldest record."""
+    return _remove(database, sa.true(), now)
+
+
+def expired(database: Database, before: dt.datetime, limit: int) -> list[Expired]:
+    """Closed jobs that were first seen before ``before``, the oldest first."""
+    query = (
+        sa.select(*(jobs.c[name] for name in Expired.__struct_fields__))
+        .where(jobs.c.first_seen_at < before, _CLOSED)
+        .order_by(jobs.c.first_seen_at)
+        .limit(limit)
+    )
+    with database.reading() as connection:
+        rows = connection.execute(query).all()
+    return [Expired(row.key, row.cluster or None, row.job, row.incarnation) for row in rows]
+
+
+def remove_job(database: Database, job: Expired) -> Removed:
+    """Removes a job, or, where it has more evidence than goes in one step, some of that.
+
+    It is gone when ``records`` is less than `STEP`. A job that is open again is left alone.
+    """
+    with database.writing() as connection:
+        if not _lock(connection, jobs.c.key == job.key):
+            return Removed()
+        records, size = _delete_evidence(connection, job.key)
+        if records < STEP:
+            for table in (deliveries, node_incidents, verdicts):
+                connection.execute(table.delete().where(table.c.job_key == job.key))
+            connection.execute(jobs.delete().where(jobs.c.key == job.key))
+    give_back(database)
+    return Removed(job.job, records, size)
+
+
+def give_back(database: Database) -> None:
+    """Returns free pages to the file system, where the store is an SQLite file made for it."""
+    if database.engine.dialect.name == "sqlite":
+        with database.writing() as connection:
+            # Each row that is fetched is a page that is freed.
+            connection.exec_driver_sql(f"PRAGMA incremental_vacuum({PAGES})").close()
+
+
+def _remove(database: Database, old: sa.ColumnElement[bool], now: dt.datetime) -> Removed:
+    query = (
+        sa.select(jobs.c.key, jobs.c.job)
+        .join(evidence, evidence.c.job_key == jobs.c.key)
+        .where(old, _CLOSED)
+        .order_by(evidence.c.stored_at)
+        .limit(1)
+    )
+    with database.reading() as connection:
+        job = connection.execute(query).first()
+    if job is None:
+        return Removed()
+    with database.writing() as connection:
+        if not _lock(connection, jobs.c.key == job.key):
+            return Removed()
+        # From the first of it on the rest is not enough to judge by.
+        connection.execute(
+            jobs.update()
+            .where(jobs.c.key == job.key, jobs.c.emptied_at.is_(None))
+            .values(emptied_at=now)
+        )
+        records, size = _delete_evidence(connection, job.key)
+    give_back(database)
+    return Removed(job.job, records, size)
+
+
+def _lock(connection: sa.Connection, which: sa.ColumnElement[bool]) -> bool:
+    """Whether the job is closed still; it cannot change until the transaction ends."""
+    query = sa.select(jobs.c.key).where(which, _CLOSED)
+    return connection.execute(query.with_for_update(of=jobs)).first() is not None
+
+
+def _delete_evidence(connection: sa.Connection, job_key: int) -> tuple[int, int]:
+    rows = connection.execute(
+        sa.select(evidence.c.key, _PACKED)
+        .where(evidence.c.job_key == job_key)
+        .order_by(evidence.c.key)
+        .limit(STEP)
+    ).all()
+    if rows:
+        keys = [key for key, _ in rows]
+        connection.execute(evidence.delete().where(evidence.c.key.in_(keys)))
+    return len(rows), sum(int(size) for _, size in rows)
