@@ -13,6 +13,7 @@ import contextlib
 import os
 import pwd
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -77,10 +78,16 @@ def ask(base: Path, *argv: str, deadline_s: float = 30) -> str:
     return done.stdout
 
 
-def start(base: Path, *, epilog: Path | None = None, more: tuple[str, ...] = ()) -> None:
+def start(
+    base: Path,
+    *,
+    epilog: Path | None = None,
+    more: tuple[str, ...] = (),
+    configless: bool = False,
+) -> None:
     """Starts a cluster in ``base``, a folder that ordinary users can reach.
 
-    ``more`` are further lines of slurm.conf.
+    ``more`` are further lines of slurm.conf. The nodes of a ``configless`` one get it from slurmctld.
     Returns when all nodes are idle. What was started is ended by `stop`, also when this raises.
     """
     reason = missing()
@@ -94,7 +101,7 @@ def start(base: Path, *, epilog: Path | None = None, more: tuple[str, ...] = ())
     _await(base, "slurmdbd", 60, lambda: ask(base, "sacctmgr", "-n", "show", "cluster") is not None)
     _start(base, "slurmctld", ["slurmctld", "-D"], user="slurm")
     for node in NODES:
-        start_node(base, node)
+        start_node(base, node, configless=configless)
     idle = str(len(NODES))
     _await(
         base,
@@ -104,9 +111,18 @@ def start(base: Path, *, epilog: Path | None = None, more: tuple[str, ...] = ())
     )
 
 
-def start_node(base: Path, node: str) -> None:
+def start_node(base: Path, node: str, *, configless: bool = False) -> None:
     """Starts the slurmd of ``node``."""
-    _start(base, f"slurmd.{node}", ["slurmd", "-D", "-N", node])
+    argv = ["slurmd", "-D", "-N", node]
+    if configless:
+        port = re.search("^SlurmctldPort=([0-9]+)", (base / "etc/slurm.conf").read_text(), re.M)
+        assert port is not None
+        argv += ["--conf-server", f"127.0.0.1:{port[1]}"]
+        # until it has a configuration it looks for MUNGE where Debian puts it
+        link = f"ln -s {base}/munge/socket /run/munge/munge.socket.2"
+        place = f"mkdir -p /run/munge && mount -t tmpfs tmpfs /run/munge && {link}"
+        argv = ["unshare", "--mount", "sh", "-c", f"{place} && exec {' '.join(argv)}"]
+    _start(base, f"slurmd.{node}", argv)
 
 
 def kill_node(base: Path, node: str, job: str) -> None:
