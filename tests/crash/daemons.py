@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 _FORKED = multiprocessing.get_context("forkserver")
-_FORKED.set_forkserver_preload(["firstfault.cli_daemon", "alembic.command", "sqlalchemy.dialects"])
+_FORKED.set_forkserver_preload(["firstfault.cli_daemon", "alembic.command", "psycopg"])
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -85,3 +85,28 @@ def _serve(config: Path, arguments: tuple[str, ...], log: Path) -> None:
     from firstfault.cli_daemon import serve
 
     serve(["--config", str(config), *arguments])
+
+
+def open_and_die(url: str, statement: int) -> int | None:
+    """A process that opens the store and is killed as it begins its ``statement``-th statement
+    or commit (0: the first); its exit status."""
+    process = _FORKED.Process(target=_open, args=(url, statement))
+    process.start()
+    process.join(60)
+    return process.exitcode
+
+
+def _open(url: str, statement: int) -> None:
+    import sqlalchemy as sa
+
+    from firstfault.store.database import open_store
+
+    left = iter(range(statement, -1, -1))
+
+    def count(*_: object) -> None:
+        if next(left, None) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sa.event.listen(sa.engine.Engine, "before_cursor_execute", count)
+    sa.event.listen(sa.engine.Engine, "commit", count)
+    open_store(url).close()

@@ -18,6 +18,8 @@ from tests.crash.site import Site, Told, is_told_once_and_right
 from tests.fakes.slack import SlackServer
 from tests.intake.records import put
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:

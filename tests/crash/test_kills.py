@@ -20,6 +20,8 @@ from tests.crash.site import Site, Told, doubles, figures, is_told_once_and_righ
 from tests.databases import PostgreSQL
 from tests.fakes.slack import Message, SlackServer
 
+pytestmark = pytest.mark.slow
+
 # Where a worker has committed, and has not yet done what follows.
 MOMENTS = ("started", "records", "judged", "slurm-facts", "delivered")
 

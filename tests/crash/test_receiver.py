@@ -11,6 +11,8 @@ from tests.crash.daemons import Forked
 from tests.crash.site import Site, Told, is_told_once_and_right
 from tests.fakes.slack import SlackServer
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("how", "said"),

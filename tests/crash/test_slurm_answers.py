@@ -14,6 +14,8 @@ from tests.crash.site import Site, Told, is_told_once_and_right
 from tests.fakes.sacct import SacctProgram
 from tests.fakes.slack import SlackServer
 
+pytestmark = pytest.mark.slow
+
 
 def remove(sacct: SacctProgram) -> None:
     sacct.path.rename(sacct.path.with_name("sacct.away"))

@@ -19,6 +19,8 @@ from tests.crash.site import Site, Told, is_told_once_and_right
 from tests.fakes.slack import SlackServer
 from tests.intake.records import fields, put
 
+pytestmark = pytest.mark.slow
+
 # A write aside and a rename are created, modified, closed, moved from and moved to.
 EVENTS = 5
 NODES = 500

@@ -7,10 +7,14 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.crash import stream
 from tests.crash.daemons import Forked
 from tests.crash.site import Site, Told, is_told_once_and_right
 from tests.fakes.slack import SlackServer
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_loaded_daemon_whose_receiver_and_sacct_hang_ends_within_five_seconds(
