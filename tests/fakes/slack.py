@@ -176,6 +176,9 @@ def _handler(slack: SlackServer) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = self.rfile.read(min(length, _MESSAGE_BYTES + 1))
+            if len(body) < length <= _MESSAGE_BYTES:
+                self.close_connection = True  # its sender died in the middle
+                return
             if not self.path.startswith("/services/"):
                 self._send(Answer(404, "no_service"))
                 return

@@ -2,6 +2,8 @@
 
 import json
 import queue
+import socket
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -114,6 +116,17 @@ def test_a_message_that_is_sent_twice_is_taken_twice_and_told_when_it_is_answere
             assert requests.post(server.url, json={"text": "x"}, timeout=5).ok
 
         assert [answered.get(timeout=5) for _ in range(2)] == server.messages
+
+
+def test_a_message_whose_sender_dies_in_the_middle_is_no_message():
+    with SlackServer() as server:
+        address = urlsplit(server.url)
+        with socket.create_connection((address.hostname, address.port), timeout=5) as sender:
+            sender.sendall(b"POST /services/T/B/X HTTP/1.1\r\nContent-Length: 20\r\n\r\n{}")
+            sender.shutdown(socket.SHUT_WR)
+
+            assert sender.recv(1) == b""
+        assert server.messages == server.refused == []
 
 
 def test_waiting_for_a_message_that_does_not_come_says_what_came():
