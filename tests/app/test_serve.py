@@ -65,7 +65,7 @@ def test_four_nodes_records_become_a_message_within_two_seconds(tmp_path: Path) 
 
     assert took_s < 2
     assert "/jobs/testcluster/12" in listed
-    assert (tmp_path / "reports" / "12.html").exists()
+    assert (tmp_path / "reports" / "testcluster" / "12.html").exists()
     assert list((tmp_path / "spool").glob("*.gz")) == []
     assert "event=stopped" in daemon.said()
 
@@ -81,7 +81,8 @@ def test_once_idle_ends_when_everything_is_delivered(tmp_path: Path) -> None:
             assert daemon.process.wait(30) == 0
 
     assert len(slack.messages) == 2
-    assert sorted(path.name for path in (tmp_path / "reports").iterdir()) == ["12.html", "13.html"]
+    reports = (tmp_path / "reports" / "testcluster").iterdir()
+    assert sorted(path.name for path in reports) == ["12.html", "13.html"]
 
     shown = run(job, "12", "--config", str(config), "--format", "json")
     assert shown.exit_code == 0
@@ -148,7 +149,7 @@ def test_a_kill_at_any_point_loses_nothing(tmp_path: Path) -> None:
             .group_by(deliveries.c.state)
         ).all()
     assert [tuple(row) for row in states] == [("sent", count)]
-    assert len(list((tmp_path / "reports").glob("*.html"))) == count
+    assert len(list((tmp_path / "reports").rglob("*.html"))) == count
     # A webhook cannot be asked what it has: at least once, with the delivery id to tell doubles.
     assert len(messages) == count
 
