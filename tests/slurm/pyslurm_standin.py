@@ -2,7 +2,7 @@
 
 Its folder holds `jobs.json` (as recorded) and `behaviour`: "ok", "fail" (an RPCError), "exit 7"
 (the library ends the process, as Slurm's fatal() does), "hang", "chatter" (it prints to standard
-output and error), "huge".
+output and error), "stumble NUMBER" (over that job), "huge".
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class db:
             if what == "chatter":
                 for stream in (1, 2):
                     os.write(stream, b"slurm said: {{\n" * 30000)
+            if what == "stumble" and int(argument) in wanted.asked.get("ids", ()):
+                [][0]
             jobs = json.loads((folder / "jobs.json").read_text())
             if what == "huge":
                 jobs["1"]["name"] = "x" * 70_000_000

@@ -77,6 +77,37 @@ def test_tasks_of_arrays_and_components_are_named_as_sacct_names_them(
     assert (found["1"][0].id, found["2"][0].id) == ("7_0", "1+1")
 
 
+def test_the_first_task_of_an_array_is_named_though_its_number_is_lost(
+    pyslurm: PyslurmStandIn, asked: Library
+) -> None:
+    pyslurm.jobs["1"] |= {"array_id": 7, "array_task_id": None, "nodelist": "None assigned"}
+    pyslurm.know(pyslurm.jobs)
+
+    (first,) = asked.facts(["1"])["1"]
+    assert (first.id, first.nodes) == ("7_0", None)
+
+
+def test_a_steps_output_is_what_its_command_line_says(
+    pyslurm: PyslurmStandIn, asked: Library
+) -> None:
+    step = {"submit_command": "srun -o s-%j-%t.out ./x", "standard_output": "/home/s-1-0.out"}
+    pyslurm.jobs["1"]["steps"]["0"] |= step
+    pyslurm.know(pyslurm.jobs)
+
+    assert asked.facts(["1"])["1"][0].steps[0].stdout == "/home/alice/train/s-1-%t.out"
+
+
+def test_a_job_that_pyslurm_stumbles_over_costs_no_other(
+    pyslurm: PyslurmStandIn, asked: Library
+) -> None:
+    pyslurm.behave("stumble 1")
+    sacct = FakeSlurm()
+
+    assert sorted(asked.facts(["1", "2", "3"])) == ["2"]
+    assert sorted(Either(asked, sacct).facts(["1", "2"])) == ["2"]
+    assert sacct.asked == [["1"]]
+
+
 def test_who_cancelled_is_told_by_uid(pyslurm: PyslurmStandIn, asked: Library) -> None:
     pyslurm.jobs["1"] |= {"state": "CANCELLED", "cancelled_by": "root"}
     pyslurm.know(pyslurm.jobs)

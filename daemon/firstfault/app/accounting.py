@@ -49,8 +49,8 @@ class MissingSacct:
 
 
 class Either:
-    """Asks pyslurm, and sacct for what it cannot tell: a requeued job's earlier ends, a window,
-    anything while it does not answer."""
+    """Asks pyslurm, and sacct for what that cannot tell: a job that it leaves out, a requeued
+    job's earlier ends, a window, anything while it does not answer."""
 
     def __init__(self, first: SlurmFacts, second: SlurmFacts, rest_s: float = REST_S) -> None:
         self._first = first
@@ -63,7 +63,7 @@ class Either:
         found = self._of_first(job_ids)
         if found is None:
             return self._second.facts(job_ids)
-        again = [job for job in job_ids if any(facts.restarts for facts in found.get(job, ()))]
+        again = [job for job in job_ids if job not in found or any(f.restarts for f in found[job])]
         return found | (self._second.facts(again) if again else {})
 
     def ended(self, since: dt.datetime, until: dt.datetime) -> list[JobFacts]:

@@ -46,9 +46,9 @@ class JobFacts(msgspec.Struct, frozen=True):
     "CANCELLED by 1001". ``nodes`` is Slurm's node list ("n[1-4]"). Times are aware. ``restarts``
     counts the requeues before this incarnation. ``failed_node`` is the node that a NODE_FAIL is about.
     ``stdout`` and ``stderr`` are where the output went, as far as Slurm knows (sacct from 24.05 on,
-    of a step from 25.05 on; before, a step's is what its command line says): absolute as a rule, and
-    with %t, %n and %N left in where each task or node has a file of its own. ``said_at`` is the line
-    that states all this, where a file does.
+    of a step from 25.05 on; before, a step's is what its command line says): absolute paths when
+    they come from the accounting itself, with %t, %n and %N left in where each task or node has a
+    file of its own. ``said_at`` is the line that states all this, where a file does.
     """
 
     id: str

@@ -1,7 +1,8 @@
 """A job as pyslurm gives it (`pyslurm.db.Job.to_dict`, 25.11.2), as facts.
 
 Times are seconds since 1970, the limit is in minutes, ids are numbers; exit codes of 128 and more
-have lost 128, as in sacct's text before 25.11.
+have lost 128, as in sacct's text before 25.11. Seen against a slurmdbd of 26.05: task 0 of an array
+has no task id, and of a step's output %t is made 0, so that its command line counts first.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 
 from firstfault.model.slurm import ExitCode, JobFacts, StepFacts
 from firstfault.readers.sacct import base_state
+from firstfault.readers.stdio import asked_for
 
 _NO_VAL = 0xFFFFFFFE
 
@@ -39,7 +41,7 @@ def job_facts(job: Fields) -> JobFacts:
         reason=_text(job, "state_reason"),
         exit_code=_exit_code(job, "exit_code"),
         derived_exit_code=_exit_code(job, "derived_exit_code"),
-        nodes=_text(job, "nodelist"),
+        nodes=_nodes(job),
         submitted_at=_moment(job, "submit_time"),
         started_at=_moment(job, "start_time"),
         ended_at=_moment(job, "end_time"),
@@ -59,17 +61,18 @@ def job_facts(job: Fields) -> JobFacts:
 
 def _step(step: Fields) -> StepFacts:
     state, _ = base_state(_text(step, "state") or "")
+    stdout, stderr = asked_for(_text(step, "submit_command") or "")
     return StepFacts(
         id=str(step.get("id")),
         name=_text(step, "name"),
         state=state,
         by_uid=_number(step, "cancelled_by_uid") if state == "CANCELLED" else None,
         exit_code=_exit_code(step, "exit_code"),
-        nodes=_text(step, "nodelist"),
+        nodes=_nodes(step),
         started_at=_moment(step, "start_time"),
         ended_at=_moment(step, "end_time"),
-        stdout=_text(step, "standard_output"),
-        stderr=_text(step, "standard_error"),
+        stdout=stdout or _text(step, "standard_output"),
+        stderr=stderr or _text(step, "standard_error"),
     )
 
 
@@ -77,11 +80,16 @@ def _id(job: Fields) -> str:
     """As sacct's JobID: "123_4" of an array's task, "123+1" of a heterogeneous job's component."""
     array, task = _number(job, "array_id"), _number(job, "array_task_id")
     leader, offset = _number(job, "heterogeneous_id"), _number(job, "heterogeneous_offset")
-    if array and task is not None:
-        return f"{array}_{task}"
+    if array and (task is not None or _moment(job, "start_time")):
+        return f"{array}_{task or 0}"
     if leader and offset is not None:
         return f"{leader}+{offset}"
     return str(_number(job, "id") or 0)
+
+
+def _nodes(fields: Fields) -> str | None:
+    value = _text(fields, "nodelist")
+    return None if value == "None assigned" else value
 
 
 def _exit_code(fields: Fields, name: str) -> ExitCode | None:

@@ -16,6 +16,7 @@ import msgspec
 
 from firstfault.model.slurm import ExitCode, JobFacts, StepFacts
 from firstfault.readers.sacct_json import looks_like_json, parse_json
+from firstfault.readers.stdio import asked_for
 
 __all__ = [
     "STATES",
@@ -257,6 +258,7 @@ def _job(job_id: str, row: Row, zone: dt.timezone) -> JobFacts:
 
 def _step(step_id: str, row: Row, zone: dt.timezone) -> StepFacts:
     state, by_uid = base_state(row.get("state", ""))
+    stdout, stderr = asked_for(row.get("submitline", ""))
     return StepFacts(
         id=_CUT_STEPS.get(step_id, step_id),
         name=_text(row, "jobname"),
@@ -266,8 +268,8 @@ def _step(step_id: str, row: Row, zone: dt.timezone) -> StepFacts:
         nodes=_nodes(row),
         started_at=moment(row.get("start", ""), zone),
         ended_at=moment(row.get("end", ""), zone),
-        stdout=_text(row, "stdout"),
-        stderr=_text(row, "stderr"),
+        stdout=_text(row, "stdout") or stdout,
+        stderr=_text(row, "stderr") or stderr,
     )
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from firstfault.model.slurm import JobFacts
 from firstfault.readers.pyslurm_job import job_facts
+from firstfault.readers.stdio import with_paths
 from firstfault.slurm.facts import BAD_ENDS, FactsError
 from firstfault.slurm.worker import Worker, WorkerError
 
@@ -86,7 +87,7 @@ class Library:
             raise FactsError(f"pyslurm: what it answered cannot be read: {error}") from error
         if answer.error is not None:
             raise FactsError(f"pyslurm: {answer.error}. Is slurmdbd up (sacctmgr ping)?")
-        return [job_facts(job) for job in answer.jobs]
+        return [with_paths(job_facts(job)) for job in answer.jobs]
 
 
 _REMEDY = (

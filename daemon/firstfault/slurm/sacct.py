@@ -19,6 +19,7 @@ from pathlib import Path
 
 from firstfault.model.slurm import JobFacts
 from firstfault.readers.sacct import parse_records
+from firstfault.readers.stdio import with_paths
 from firstfault.slurm.command import Output, run
 from firstfault.slurm.facts import BAD_ENDS, FactsError
 
@@ -48,6 +49,7 @@ _WANTED = (
     "WorkDir",
     "StdOut",
     "StdErr",
+    "SubmitLine",
     "JobName",
 )
 _PLACES = ("/usr/bin", "/usr/local/bin", "/opt/slurm/bin", "/usr/sbin")
@@ -76,9 +78,12 @@ class Sacct:
         for start in range(0, len(unique), BATCH):
             batch = unique[start : start + BATCH]
             for facts in self._ask([f"--jobs={','.join(batch)}"]):
-                # "JobIDRaw" is what the nodes know; "JobID" names an array's task.
-                found.setdefault(facts.raw_id or facts.id, []).append(facts)
-        return {job: found[job] for job in unique if job in found}
+                # "JobIDRaw" is what the nodes know; "JobID" names an array's task. The number of
+                # an array brings all of its tasks.
+                job = facts.raw_id or facts.id
+                if job in batch:
+                    found.setdefault(job, []).append(facts)
+        return found
 
     def ended(self, since: dt.datetime, until: dt.datetime) -> list[JobFacts]:
         """See `firstfault.slurm.facts.SlurmFacts`."""
@@ -120,13 +125,12 @@ class Sacct:
         ]
         if self.clusters:
             arguments.append(f"--clusters={','.join(self.clusters)}")
-        if "StdOut" in fields:
-            arguments.append("--expand-patterns")  # both came with 24.05
         output = self._run(arguments)
         try:
-            return parse_records(output.stdout.decode("utf-8", "replace"), delimiter)
+            found = parse_records(output.stdout.decode("utf-8", "replace"), delimiter)
         except ValueError as error:
             raise FactsError(f"{self.path} answered what cannot be read: {error}") from error
+        return [with_paths(facts) for facts in found]
 
     def _run(self, arguments: Sequence[str]) -> Output:
         environment = {
