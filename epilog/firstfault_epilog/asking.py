@@ -107,7 +107,7 @@ def end(settings: Settings, question: Question, now_s: float) -> Outcome:
     outcome = Outcome(fault=fault)
     for each, (place, kept) in question.ends.items():
         word = words.get(each, wanted.Word(wanted.LATER)) if heard else wanted.Word(wanted.LATER)
-        waited_s = max(0.0, now_s - kept.entry.ended_at_s)
+        waited_s = max(0.0, now_s - kept.kept_at_s)
         if word.verdict == wanted.YES:
             asked = Asked(word.paths, word.reads_shared)
             outcome = outcome._replace(wanted=(*outcome.wanted, (place, kept, asked)))

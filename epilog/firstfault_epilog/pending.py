@@ -129,10 +129,13 @@ def due_in_s(place: Place, now_s: float) -> float:
 def read(path: str) -> Pending:
     """The end in the file ``path``. Raises `PendingError`, and OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise PendingError("it is not a regular file")
-        data = file.read(BYTES_MAX + 1)
+        with os.fdopen(os.dup(handle), "rb") as file:
+            data = file.read(BYTES_MAX + 1)
+    finally:
+        os.close(handle)
     try:
         return _decoded(json.loads(data.decode("ascii")))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -145,7 +148,7 @@ def readable(spool: str, places: List[Place], tell: Tell) -> List[Tuple[Place, P
     for place in places:
         try:
             found.append((place, read(place.path)))
-        except PendingError as error:
+        except (PendingError, OSError) as error:
             tell(f"pending end {place.path}: {error}: put aside")
             put_aside(spool, place, str(error))
     return found
