@@ -12,8 +12,10 @@ from firstfault.app.lifecycle import (
     changes,
     counts,
     is_changed,
+    is_complete,
     look,
     may_post,
+    settle_s,
     settles_at,
 )
 from firstfault.model import verdict as v
@@ -144,3 +146,28 @@ def test_a_reader_is_told_again_only_when_the_answer_changes() -> None:
         "cause process.killed -> process.abort",
         "first rank 3 -> not known",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kill_wait_s", "nodes", "settle"),
+    [(30, 4, 40), (30, 64, 40), (30, 10000, 60), (5, 4, 20), (0, 1, 20), (120, 4, 130)],
+)
+def test_left_to_slurms_settings_nodes_are_waited_for_as_long_as_they_may_take(
+    kill_wait_s: float, nodes: int, settle: float
+) -> None:
+    timing = Timing(kill_wait_s=kill_wait_s)
+
+    assert settle_s(job(nodes_expected=nodes), timing) == settle
+
+
+def test_a_job_whose_evidence_was_removed_is_not_judged_again() -> None:
+    emptied = {"judged_evidence": 1, "verdict_revision": 1, "settled_at": later(45)}
+
+    assert look(
+        job(**emptied, evidence_revision=2, emptied_at=later(9999)), later(9999), TIMING
+    ) == (Look(False, True, None))
+
+
+def test_nobody_knows_that_a_heterogeneous_job_is_complete() -> None:
+    assert is_complete(job(nodes_reported=4))
+    assert not is_complete(job(nodes_reported=4, components=1))

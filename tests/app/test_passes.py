@@ -15,7 +15,7 @@ from firstfault.model import verdict as v
 from firstfault.model.case import Case
 from firstfault.model.jobs import Delivery
 from firstfault.model.slurm import JobFacts
-from firstfault.store import evidence, listing, work
+from firstfault.store import deliveries, evidence, listing, retention, work
 from firstfault.store.database import Database, open_store
 from tests.intake.records import ENDED_AT
 from tests.slurm.fake import FakeSlurm
@@ -364,3 +364,73 @@ def test_a_cancellation_is_posted_when_slurm_says_that_it_was_not_the_owner(
     daemon.after(1)
 
     assert daemon.slack.causes == ["slurm.cancelled"]
+
+
+def test_a_node_that_slurm_does_not_name_is_judged_without_and_the_verdict_says_so(
+    daemon: Daemon,
+) -> None:
+    seen: list[tuple[str, ...]] = []
+
+    def answer(case: Case) -> v.Verdict:
+        seen.append(case.nodes_reported)
+        return verdict("process.segfault")
+
+    daemon.answer = answer
+    facts = JobFacts(id="12", state="FAILED", ended_at=ENDED_AT, nodes="n[1-2]")
+    daemon.slurm.known["12"] = [facts]
+    daemon.take("n1", "n2", "n9", nodes=())
+    daemon.after(50)
+
+    daemon.after(5)
+
+    assert seen[-1] == ("n1", "n2")
+    (stored,) = listing.current_verdicts(daemon.database, "12", "testcluster")
+    assert "Left out: evidence of n9" in stored.verdict.notes[-1]
+
+
+def test_evidence_that_comes_when_the_rest_was_removed_changes_nothing(daemon: Daemon) -> None:
+    daemon.facts("FAILED")
+    daemon.take("n1", "n2")
+    daemon.after(1)
+    days = dt.timedelta(days=15)
+    while retention.remove_evidence(daemon.database, daemon.at + days, daemon.at + days).job:
+        pass
+    judged = daemon.judged
+
+    daemon.take("n3", nodes=("n1", "n2", "n3"), ended_at=ENDED_AT)
+    daemon.after(3600)
+
+    assert daemon.judged == judged
+    assert daemon.slack.causes == ["process.segfault"]
+    assert work.next_due_at(daemon.database) is None
+
+
+def test_a_slow_pass_gives_up_jobs_that_another_daemon_has_taken(daemon: Daemon) -> None:
+    for number in range(3):
+        evidence.keep(daemon.database, [incoming("n1", f"{number}", nodes=("n1",))], daemon.at)
+    other: list[str] = []
+
+    def slow(case: Case) -> v.Verdict:
+        daemon.at += dt.timedelta(seconds=70)
+        claim = work.claim_jobs(daemon.database, daemon.at, 60, 10)
+        other.extend(job.job for job in claim.jobs)
+        return verdict("process.segfault")
+
+    passes.judge(daemon.database, slow, TIMING, ("slack",), lambda: daemon.at)
+
+    assert sorted(other) == ["0", "1", "2"]
+    assert deliveries.claim(daemon.database, "slack", daemon.at, 60, 10) == []
+
+
+def test_a_heterogeneous_job_waits_for_components_that_it_cannot_count(daemon: Daemon) -> None:
+    daemon.answer = lambda case: verdict("slurm.node-fail", v.LIKELY)
+    for node, component in (("n1", "12"), ("g1", "13")):
+        record = incoming(node, nodes=(node,))
+        record = msgspec.structs.replace(record, component=component)
+        evidence.keep(daemon.database, [record], daemon.at)
+    daemon.settle()
+    assert daemon.slack.sent == []
+
+    daemon.after(45)
+
+    assert daemon.slack.causes == ["slurm.node-fail"]

@@ -78,7 +78,7 @@ def test_a_newer_schema_that_this_program_may_use_is_used_and_left_as_it_is(
     open_store(store_url).close()
 
     assert head(database) == "9999"
-    assert "event=store-is-newer revision=9999" in caplog.text
+    assert "store-is-newer" in caplog.text
 
 
 def test_two_programs_that_start_at_once_migrate_once(store_url: str) -> None:

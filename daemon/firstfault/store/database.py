@@ -123,9 +123,9 @@ def migrate(engine: sa.Engine) -> None:
             f"{oldest or shown} on. It was made by a newer one: install that version, or go back "
             f"to a copy of the store from before."
         )
-    logging.getLogger("firstfault").warning(
-        "event=store-is-newer revision=%s known=%s usable=yes", shown, own
-    )
+    # As firstfault.app.journal, which nothing below it imports, says an event.
+    values = {"revision": shown, "known": own}
+    logging.getLogger("firstfault").warning("store-is-newer", extra={"values": values})
 
 
 def _oldest_program(connection: sa.Connection) -> str | None:
