@@ -16,6 +16,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
@@ -84,10 +85,19 @@ def judged(database: Database, at: dt.datetime, given: v.Verdict | None, **more:
     work.finish(database, claim, job, work.Outcome(**(fields | more)), at)
 
 
+class _Compiler(SQLCompiler):
+    def for_update_clause(self, select: Any, **_options: Any) -> str:
+        return ""  # SQLite has none
+
+
+class _AnyDatabase(DefaultDialect):
+    supports_native_boolean = True
+    statement_compiler = _Compiler
+
+
 def statements(database: Database) -> list[dict[str, Any]]:
     """The statements that `life_of_a_job` runs from now on, with named parameters."""
-    dialect = DefaultDialect(paramstyle="named")
-    dialect.supports_native_boolean = True
+    dialect = _AnyDatabase(paramstyle="named")
     said: list[dict[str, Any]] = []
 
     @sa.event.listens_for(database.engine, "before_execute")
