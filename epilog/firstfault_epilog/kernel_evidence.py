@@ -68,6 +68,9 @@ _KINDS = (
         2,
     ),
     (rb"nfs: .*(?:not responding|OK|timed out)|NFS: .*(?:fail|error|stale)|nfs4_", 0, 1),
+)
+# What is said when all is well, too: kept, but no alarm.
+_TALK = (
     (rb"Lustre|LNet|mmfs|GPFS|beegfs|ceph|libceph|CIFS: ", 0, 1),
     (
         rb"mlx[45]_|infiniband|ib[0-9]: |Link (?:is )?[Dd]own|NETDEV WATCHDOG|link becomes ready",
@@ -76,8 +79,9 @@ _KINDS = (
     ),
     (rb"[Tt]hermal|temperature above threshold|clock throttled", 0, 1),
 )
-_FAULT = re.compile(b"|".join(b"(?:" + kind[0] + b")" for kind in _KINDS))
-_EACH = tuple((re.compile(pattern), before, after) for pattern, before, after in _KINDS)
+_ALARM = re.compile(b"|".join(b"(?:" + kind[0] + b")" for kind in _KINDS))
+_FAULT = re.compile(b"|".join(b"(?:" + kind[0] + b")" for kind in _KINDS + _TALK))
+_EACH = tuple((re.compile(pattern), before, after) for pattern, before, after in _KINDS + _TALK)
 
 
 def in_window(
@@ -131,8 +135,8 @@ def alarms(lines: Sequence[Line], jobs: Sequence[str]) -> bool:
         if limited and not limited.intersection(jobs):
             others = True
         else:
-            found.append(block)
-    return any(not (others and _OF_LIMIT.search(lines[block[0]].text)) for block in found)
+            found.extend(lines[index].text for index in block)
+    return any(_ALARM.search(text) and not (others and _OF_LIMIT.search(text)) for text in found)
 
 
 # The jobs whose memory limit was full at an OOM kill; empty where it was none's, or nobody says.

@@ -11,6 +11,8 @@ from firstfault_epilog.job import Job, jobs_of
 from firstfault_epilog.record import Clock, Coverage, File, instant
 from firstfault_epilog.settings import Settings
 
+# Where Slurm does not tell the start (22.05): how long before the end a fault is an alarm.
+ALARM_S = 3600.0
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
@@ -105,6 +107,10 @@ def _kernel(
         coverage.append(Coverage("kernel", log.name, "partial", "size", detail))
     whole = sum(len(excerpt.data) for excerpt in selection.excerpts) == log.size
     file = File(log.name, "kernel", log.size, None, None, whole, selection.excerpts, False)
+    if offset is not None and job.started_at_s is None:
+        # What is older may be of another job's time; it is kept, and tells once the job is known.
+        recent_s = job.ended_at_s - ALARM_S
+        lines = kernel_evidence.in_window(lines, offset, recent_s, job.ended_at_s)
     return [file], coverage, kernel_evidence.alarms(lines, jobs_of(entry))
 
 

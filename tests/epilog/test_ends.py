@@ -98,6 +98,9 @@ HOST = oom_block(13, 77, 1, 1).replace("CONSTRAINT_MEMCG", "CONSTRAINT_NONE")
         (oom_block(13, 77, 1, 1) + REAPED + GROUP, False),
         (oom_block(13, 77, 1, 1) + oom_block(12, 78, 100, 100), True),
         (oom_block(13, 77, 1, 1) + SEGFAULT, True),
+        ("6,1,1,-;mlx5_core 0000:5e:00.0 ib0: Link up\n", False),
+        ("6,1,1,-;Lustre: home-MDT0000: Connection restored to 10.0.0.1@o2ib\n", False),
+        ("3,1,1,-;NVRM: Xid (PCI:0000:5e:00): 79, GPU has fallen off the bus.\n", True),
         (OLD, False),
         (OLD.replace("job_13", "job_12"), True),
         # The node had no memory left, whoever was killed for it.
