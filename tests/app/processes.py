@@ -55,7 +55,7 @@ def serve_once(config: Path) -> subprocess.CompletedProcess[str]:
 class Daemon:
     """A running `serve`; its log is kept in ``log``."""
 
-    def __init__(self, config: Path, *arguments: str) -> None:
+    def __init__(self, config: Path, *arguments: str, **environment: str) -> None:
         self.log = config.with_name("log")
         self._out = self.log.open("ab")
         self.begun = self.log.stat().st_size
@@ -63,7 +63,7 @@ class Daemon:
             command(SERVE, "--config", str(config), *arguments),
             stdout=self._out,
             stderr=self._out,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
         )
 
     def said(self) -> str:
@@ -79,6 +79,9 @@ class Daemon:
             assert self.process.poll() is None, self.said()
             time.sleep(0.02)
         raise AssertionError(f"no {pattern!r} in the log:\n{self.said()}")
+
+    def lives(self) -> bool:
+        return self.process.poll() is None
 
     def kill(self) -> None:
         self.process.kill()

@@ -48,6 +48,10 @@ class Crew:
             thread.join(max(0.0, deadline - time.monotonic()))
         return [thread.name for thread in self._threads if thread.is_alive()]
 
+    def is_ended(self) -> bool:
+        """True when no worker is in a pass any more."""
+        return not any(thread.is_alive() for thread in self._threads)
+
     def dead(self) -> list[str]:
         """The workers whose thread ended though it should not."""
         if self._stop.is_set():

@@ -36,7 +36,7 @@ def reloaded(running: Config, wanted: Config) -> Reloaded:
     """What comes of ``wanted`` in a daemon that was started with ``running``."""
     before, after = keys(running), keys(wanted)
     differ = [key for key in after if after[key] != before[key]]
-    late = tuple(key for key in differ if _needs_restart(key))
+    late = tuple(key for key in differ if needs_restart(key))
     values: dict[str, Any] = msgspec.to_builtins(wanted)
     for key in late:
         table, _, name = key.rpartition(".")
@@ -48,5 +48,6 @@ def reloaded(running: Config, wanted: Config) -> Reloaded:
     )
 
 
-def _needs_restart(key: str) -> bool:
+def needs_restart(key: str) -> bool:
+    """True for a key whose new value counts after a restart only."""
     return key in NEED_RESTART or key.partition(".")[0] in NEED_RESTART

@@ -34,7 +34,7 @@ from firstfault.store.database import Database, open_store
 
 # Whatever hangs, the daemon ends within this time, and a moment for the listeners.
 STOP_S = 3.0
-RELOAD_S = 10.0
+RELOAD_S = 1.5
 
 
 class Running:
@@ -43,7 +43,7 @@ class Running:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.crew = Crew(workers.table(parts), parts.bells)
-        self.left_behind: list[str] = []
+        self._crews_before: list[Crew] = []
         # Of the parts and the crew as they are when it is asked.
         self.metrics = Page(Gauges(lambda: self.parts, lambda: self.crew.busy_s()))
 
@@ -62,8 +62,10 @@ class Running:
             counters.RELOADS.labels("refused").inc()
             say(logging.ERROR, "reload-refused", reason=error)
             return
-        # The workers end their passes first: none works with half of each configuration.
-        self._note(self.crew.stop(RELOAD_S))
+        # Who does not come to an end finishes the pass as it was begun, and then ends.
+        self.stop(RELOAD_S)
+        self._crews_before = [crew for crew in self._crews_before if not crew.is_ended()]
+        self._crews_before.append(self.crew)
         journal.start(new.config.log.level, new.config.log.format)
         self.parts = msgspec.structs.replace(
             self.parts,
@@ -86,12 +88,13 @@ class Running:
 
     def stop(self, seconds: float) -> None:
         """Waits for the crew, and leaves behind who does not come."""
-        self._note(self.crew.stop(seconds))
-
-    def _note(self, names: list[str]) -> None:
+        names = self.crew.stop(seconds)
         if names:
-            self.left_behind += names
             say(logging.WARNING, "left-behind", workers=",".join(names))
+
+    def is_ended(self) -> bool:
+        """True when no thread works any more, of this crew or one before a reload."""
+        return all(crew.is_ended() for crew in (self.crew, *self._crews_before))
 
 
 def run(config: Config, read_again: Callable[[], Config], *, once_idle: bool = False) -> bool:
@@ -130,7 +133,7 @@ def run(config: Config, read_again: Callable[[], Config], *, once_idle: bool = F
         stop_at = time.monotonic() + STOP_S
         running.begin_to_stop()
     say(logging.INFO, "stopped")
-    return not running.left_behind
+    return running.is_ended()
 
 
 def is_idle(database: Database, folder: Path) -> bool:
@@ -189,10 +192,12 @@ def _until_done(
     tick_s = min(0.1 if once_idle else 1.0, (systemd.watchdog_s or 60.0) / 3)
     told: list[str] = []
     while True:
-        for number in heard.wait(tick_s):
+        signals = heard.wait(tick_s)
+        for number in signals:
             if number != SIGHUP:
                 say(logging.INFO, "stopping", signal=number.name)
                 return
+        if signals:
             systemd.reloading()
             running.reload(read_again)
             systemd.ready()
