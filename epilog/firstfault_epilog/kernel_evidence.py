@@ -129,7 +129,7 @@ def alarms(lines: Sequence[Line], jobs: Sequence[str]) -> bool:
     What the kernel did because the memory limit of another job was full is neither.
     """
     others = False
-    found = []
+    found: List[bytes] = []
     for block in _blocks(lines):
         limited = _limited_jobs(lines, block)
         if limited and not limited.intersection(jobs):
