@@ -190,6 +190,7 @@ ROWS: dict[str, tuple[Told, Findings]] = {
         told(),
         Findings((fault("collective.timeout", None, candidates=(rank(0), rank(1))),), ()),
     ),
+    "hung-and-behind": (told(), Findings((fault("collective.timeout"),), WAITED)),
     "behind-one": (
         told(),
         Findings((fault("collective.timeout", limit="likely", rank_sure=False),), WAITED),
@@ -198,6 +199,17 @@ ROWS: dict[str, tuple[Told, Findings]] = {
         told(),
         Findings(
             (fault("collective.timeout", None, limit="likely", candidates=(RANK_0, rank(1))),),
+            WAITED,
+        ),
+    ),
+    "apart-one": (
+        told(),
+        Findings((fault("collective.desync", limit="likely", rank_sure=False),), WAITED),
+    ),
+    "apart-several": (
+        told(),
+        Findings(
+            (fault("collective.desync", None, limit="likely", candidates=(RANK_0, rank(1))),),
             WAITED,
         ),
     ),

@@ -1,7 +1,8 @@
 """Ranks that stand behind the others in one process group's collectives.
 
 A rank is behind where the others wait in a work that it has not even begun: the last that it
-enqueued comes before the one that follows the others' last completed. Numbers of different
+enqueued comes before the one that follows the others' last completed, by the watchdogs' words or by
+the flight recorders' dumps. Numbers of different
 groups are not compared, nor those of a group whose members are not numbered as the job's ranks
 are: its name may be another group's elsewhere.
 """
@@ -13,7 +14,8 @@ from firstfault.model.run import Happened, Process, Run
 
 # torch 2.4 prints uninitialized memory for "none completed yet".
 _SANE = range(-1, 1 << 40)
-_DEFAULT = ("0", "ID 0 PG GUID 0(default_pg)", "ID 0 PG GUID 0")
+_DEFAULT = ("0", "ID 0 PG GUID 0")
+_BY_NAME = "(default_pg)"
 _FEW = 3
 
 
@@ -49,7 +51,8 @@ def lagging(run: Run) -> tuple[tuple[int, ...], Happened | None]:
 
 
 def _is_whole(name: str, members: dict[Process, list[Happened]]) -> bool:
-    if len(members) < (2 if name in _DEFAULT else _FEW):
+    default = name in _DEFAULT or name.endswith(_BY_NAME)
+    if len(members) < (2 if default else _FEW):
         return False
     return all(
         isinstance(each.event, WorkStatus) and each.event.rank == process.rank

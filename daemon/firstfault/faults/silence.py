@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from firstfault.faults.agents import Agent, Agents, key_of
+from firstfault.faults.desync import apart
 from firstfault.faults.loose import ranks_write_to_console
 from firstfault.faults.processes import proof
 from firstfault.faults.sequence import behind, lagging
@@ -35,6 +36,7 @@ from firstfault.signatures import EFFECTS
 
 LEFT = "process.left-early"
 TIMEOUT = "collective.timeout"
+DESYNC = "collective.desync"
 # torch, csrc/distributed/c10d/ProcessGroupGloo.cpp, monitoredBarrier: names who did not come.
 _STRAGGLERS = re.compile(r"\bRanks? (\d{1,7}(?:, \d{1,7}){0,1000}) failed to pass monitoredBarrier")
 
@@ -56,6 +58,8 @@ def silent_faults(told: Told, run: Run, effects: Sequence[Effect]) -> list[Fault
     if not hit and not waited:
         return []
     proofs = _of_each_kind(effects)
+    if waited and (differing := _apart(run, proofs)):
+        return differing
     whole = _all_heard(told, run) and not has_untold_ends(run, hit)
     limit = CONFIRMED if whole else LIKELY
     known = hit | {e.process for e in run.happened if _is_of_trouble(e)}
@@ -86,11 +90,7 @@ def silent_faults(told: Told, run: Run, effects: Sequence[Effect]) -> list[Fault
     if not waited or not alive or len(alive) < len(quiet):
         return []
     if len(alive) == 1:
-        # Of one that nobody heard, its own words may tell more.
-        limit = limit if alive[0].lines is not None else LIKELY
-        one = _fault(TIMEOUT, alive[0], proofs, limit)
-        # It may have waited too, and been ended before it could say so.
-        return [msgspec.structs.replace(one, rank_sure=False)]
+        return [_hung(run, alive[0], limit, proofs)]
     many = _fault(TIMEOUT, None, proofs, limit)
     return [msgspec.structs.replace(many, candidates=tuple(alive))]
 
@@ -110,6 +110,18 @@ def _fault(
     )
 
 
+def _hung(run: Run, process: Process, limit: str, proofs: tuple[Proof, ...]) -> Fault:
+    slowest, lines = behind(run)
+    if slowest == (process,):
+        # Its silence and the numbers of all ranks tell the same.
+        told_by = tuple(dict.fromkeys((*(proof(each) for each in lines), *proofs)))
+        return _fault(TIMEOUT, process, told_by)
+    # Of one that nobody heard, its own words may tell more.
+    limit = limit if process.lines is not None else LIKELY
+    # It may have waited too, and been ended before it could say so.
+    return msgspec.structs.replace(_fault(TIMEOUT, process, proofs, limit), rank_sure=False)
+
+
 # Who is behind by the watchdogs' numbers, or by torch's own report on a desync. Of two ranks the one
 # that is ahead may have begun what it should not have.
 def _late(run: Run, proofs: tuple[Proof, ...]) -> list[Fault]:
@@ -124,6 +136,17 @@ def _late(run: Run, proofs: tuple[Proof, ...]) -> list[Fault]:
     lone = len(late) == 1 and len(lines) > _PAIR
     one = _fault(TIMEOUT, late[0] if lone else None, told, LIKELY)
     return [msgspec.structs.replace(one, rank_sure=False, candidates=() if lone else late)]
+
+
+def _apart(run: Run, proofs: tuple[Proof, ...]) -> list[Fault]:
+    processes, lines = apart(run)
+    if not processes:
+        return []
+    told = tuple(dict.fromkeys((*(proof(each) for each in lines), *proofs)))
+    lone = processes[0] if len(processes) == 1 else None
+    one = _fault(DESYNC, lone, told, LIKELY)
+    candidates = () if lone is not None else processes
+    return [msgspec.structs.replace(one, rank_sure=False, candidates=candidates)]
 
 
 def _named(process: Process, left: Sequence[Process], run: Run, proofs: tuple[Proof, ...]) -> Fault:

@@ -24,6 +24,7 @@ from firstfault.intake.excerpts import WHOLE, Again, Cut, Tell, cut
 from firstfault.model import evidence
 from firstfault.model.case import Case
 from firstfault.model.document import Document
+from firstfault.readers.flight_recorder import looks_like_dump
 from firstfault.readers.kind import Kind, kind
 from firstfault.readers.times import epoch
 
@@ -263,7 +264,8 @@ def _from_file(path: Path, limit: int, tell: Tell | None) -> tuple[Cut, dt.datet
         elif not stat.S_ISREG(status.st_mode):
             raise OSError(0, "neither a file nor a folder")
         os.set_blocking(file.fileno(), True)
-        if file.peek(8).startswith(_BINARY):
+        head = file.peek(8)
+        if head.startswith(_BINARY) and not looks_like_dump(head):
             raise _NoLog(0, "a binary file, not a log")
         again = _rewound(file) if stat.S_ISREG(status.st_mode) else None
         with _decompressed(file) as stream:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import msgspec
 
 from firstfault.model.line import Place, Span, Speaker
@@ -472,7 +474,8 @@ class WorkStatus(msgspec.Struct, frozen=True):
     """A rank's NCCL watchdog said how far the rank had come in a process group's collectives.
 
     ``group`` is the group's name as the line has it, ``rank`` the rank's number in it (as torch
-    prints it); ``enqueued`` and ``completed`` count works, -1 for none.
+    prints it); ``enqueued`` and ``completed`` count works, -1 for none. ``begun_at`` is when the
+    last was enqueued, which only the flight recorder tells.
     """
 
     place: Place
@@ -481,6 +484,21 @@ class WorkStatus(msgspec.Struct, frozen=True):
     rank: int
     enqueued: int
     completed: int
+    begun_at: dt.datetime | None = None
+
+
+class RecordedWork(msgspec.Struct, frozen=True):
+    """torch's flight recorder kept a collective of a rank, the ``sequence``-th of its group.
+
+    ``name`` is the operation ("nccl:all_reduce"), ``sizes`` those of its inputs.
+    """
+
+    place: Place
+    speaker: Speaker
+    group: str
+    sequence: int
+    name: str
+    sizes: tuple[tuple[int, ...], ...]
 
 
 class Lagging(msgspec.Struct, frozen=True):
@@ -541,6 +559,7 @@ Event = (
     | LauncherEnd
     | WorldSize
     | WorkStatus
+    | RecordedWork
     | Lagging
     | EndFacts
 )

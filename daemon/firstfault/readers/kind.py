@@ -10,6 +10,7 @@ from firstfault.model.document import Document
 from firstfault.model.evidence import SCHEMA_NAME
 from firstfault.readers.epilog import looks_like_epilog
 from firstfault.readers.error_file import looks_like_error_file
+from firstfault.readers.flight_recorder import PICKLED, looks_like_dump
 from firstfault.readers.kernel_kind import looks_like_kernel_log
 from firstfault.readers.kubernetes import looks_like_json_status, looks_like_status
 from firstfault.readers.sacct import looks_like_json, looks_like_text
@@ -40,6 +41,7 @@ class Kind(enum.Enum):
     SLURM_LOG = "Slurm's log"
     KUBERNETES = "Kubernetes status"
     EPILOG = "Epilog environment"
+    FLIGHT_RECORDER = "flight recorder"
     RECORD = "evidence record"
     OTHER = "other"
 
@@ -49,6 +51,8 @@ def kind(document: Document) -> Kind:
     data = document.excerpts[0].data[:_HEAD] if document.excerpts else b""
     if not data.strip(b"\x00 \t\r\n"):
         return Kind.OTHER
+    if document.what == "flight-recorder" or (document.what is None and data.startswith(PICKLED)):
+        return Kind.FLIGHT_RECORDER if looks_like_dump(data) else Kind.OTHER
     if document.what not in _READ:
         # A newer collector's, or one that is kept for people: it speaks for nobody.
         return Kind.OTHER
@@ -86,6 +90,8 @@ def _json_kind(document: Document, start: str) -> Kind | None:
     if start.startswith("{") and looks_like_json_status(start[:_HEAD]):
         return Kind.KUBERNETES
     whole = b"".join(excerpt.data for excerpt in document.excerpts)
+    if looks_like_dump(whole):
+        return Kind.FLIGHT_RECORDER
     if looks_like_error_file(whole):
         return Kind.ERROR_FILE
     return Kind.OTHER if _all_json(whole) else None

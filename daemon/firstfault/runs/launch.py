@@ -18,6 +18,7 @@ from firstfault.model.event import (
     LaunchBegan,
     LauncherEnd,
     OomNoticed,
+    RecordedWork,
     ShellKill,
     Sign,
     StepEnded,
@@ -62,7 +63,7 @@ class _Parts(msgspec.Struct, frozen=True):
 
 def of_launch(launch: Launch, nodes: tuple[str, ...]) -> OfLaunch:
     """The runs of one launch of a job on ``nodes`` (empty where they are not known)."""
-    given = launch
+    given = launch = msgspec.structs.replace(launch, reads=_in_last_attempt(launch.reads))
     reads = with_task_ranks(launch.reads)
     if reads is not launch.reads:
         launch = msgspec.structs.replace(launch, reads=reads)
@@ -94,6 +95,19 @@ def of_launch(launch: Launch, nodes: tuple[str, ...]) -> OfLaunch:
     hosts = {process.host for run in runs for process in run.roster}
     hosts |= {getattr(each.event, "host", None) for each in happened} | set(task_hosts.values())
     return OfLaunch(runs, frozenset(host for host in hosts if host), clashes)
+
+
+# Each attempt's ranks write their dumps over those of the attempt before.
+def _in_last_attempt(reads: tuple[Read, ...]) -> tuple[Read, ...]:
+    if not any(read.kind is Kind.FLIGHT_RECORDER for read in reads):
+        return reads
+    last = max((attempt for read in reads for attempt in read.attempts), default=0)
+    return tuple(
+        msgspec.structs.replace(read, attempts=(last,) * len(read.events))
+        if read.kind is Kind.FLIGHT_RECORDER
+        else read
+        for read in reads
+    )
 
 
 def _task_hosts(reads: Iterable[Read]) -> tuple[dict[int, str], bool]:
@@ -206,6 +220,7 @@ def _has_attempt(event: Event) -> bool:
         | ExitNoticed
         | FatalError
         | LauncherEnd
+        | RecordedWork
         | ShellKill
         | Sign
         | StepEnded

@@ -16,12 +16,14 @@ from firstfault.model.event import (
     OomNoticed,
     StepEnded,
     TableEntry,
+    WorkStatus,
 )
 from firstfault.model.line import Place
 from firstfault.model.slurm import JobFacts
 from firstfault.readers import sacct, scontrol
 from firstfault.readers.epilog import epilog_event
 from firstfault.readers.error_file import error_file_event
+from firstfault.readers.flight_recorder import recorded
 from firstfault.readers.kernel import kernel_events, quoted_kernel_events
 from firstfault.readers.kind import Kind, kind
 from firstfault.readers.kubernetes import pod_ends
@@ -36,6 +38,9 @@ _ROW = re.compile(r"\s{0,40}([\w.+\[\]-]{1,200})[^\w.+-]")
 # A job's number in Slurm's lines: "StepId=12.0", "*** JOB 12 ON n1", "*** STEP 12.0 ON n1".
 _STEP = re.compile(r"(?:StepId=|\*\*\* JOB |\*\*\* STEP )(\d{1,19})")
 
+
+# What a node's clock and the controller's may differ by.
+_CLOCKS = dt.timedelta(minutes=1)
 
 # What tells how Slurm accounts for the job, the one that tells most first. sacct's text and JSON of
 # one job say the same; the text has true exit codes on 22.05 and 23.02.
@@ -90,6 +95,8 @@ def read_document(document: Document) -> Read:
     elif what is Kind.ERROR_FILE:
         error = error_file_event(document)
         events = () if error is None else (error,)
+    elif what is Kind.FLIGHT_RECORDER:
+        events = recorded(document)
     elif what is Kind.EPILOG:
         end = epilog_event(document)
         events = () if end is None else (end,)
@@ -232,12 +239,25 @@ def of_the_job(
     notes: list[str] = []
     for read in reads:
         named = jobs_named([read])
-        if named and any(own) and not named & own:
+        if facts is not None and _is_older(read, facts):
+            notes.append(f"{read.document.name} is older than the job: it was left out.")
+        elif named and any(own) and not named & own:
             jobs = ", ".join(sorted(named))
             notes.append(f"{read.document.name} is the output of job {jobs}: it was left out.")
         else:
             kept.append(read)
     return kept, notes
+
+
+# Dumps of the flight recorder have the same names for every job.
+def _is_older(read: Read, facts: JobFacts) -> bool:
+    begun = [
+        event.begun_at
+        for event in read.events
+        if isinstance(event, WorkStatus) and event.begun_at is not None
+    ]
+    started = facts.started_at
+    return bool(begun) and started is not None and max(begun) < started - _CLOCKS
 
 
 def jobs_named(reads: Iterable[Read]) -> frozenset[str]:

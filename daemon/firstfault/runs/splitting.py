@@ -12,6 +12,7 @@ from firstfault.model.event import (
     TableEntry,
     Traceback,
 )
+from firstfault.readers.kind import Kind
 from firstfault.runs.attempts import Attempts, speaker_of
 from firstfault.runs.launches import Cut, cuts, launch_at
 from firstfault.runs.reading import Read, jobs_named
@@ -66,9 +67,11 @@ def _part(
             return mine
 
     elif read.output is None:
+        # Each launch writes its dump over the one before.
+        mine = number == last or read.kind is not Kind.FLIGHT_RECORDER
 
         def belongs(offset: int) -> bool:
-            return True
+            return mine
 
     else:
 
