@@ -18,6 +18,8 @@ from tests.cluster.scenarios import Scenario
 
 USER = "firstfault-test"
 TORCH = Path(os.environ.get("FIRSTFAULT_TORCH_VENV", "/opt/firstfault-tests/torch-venv"))
+# The comment of a job whose nodes send their records.
+PUSHES = "pushes"
 HERE = Path(__file__).resolve().parent
 _UNFINISHED = {"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "STOPPED"}
 _SACCT_FIELDS = (
@@ -135,6 +137,8 @@ def submit(base: Path, scenario: Scenario, *, after: list[str]) -> Run:
     argv.append(f"--chdir={away}")
     if scenario.output is not None:
         argv.append(f"--output={scenario.output}")
+    if scenario.pushes:
+        argv.append(f"--comment={PUSHES}")
     if after:
         argv.append(f"--dependency=afterany:{':'.join(after)}")
     environment = slurm_cluster.environment(base) | scenario.environment

@@ -13,7 +13,8 @@ class Scenario:
     a node) is at the fault's step: "kill-rank", "cancel", "kill-node". ``rank`` is the global rank
     that fails first, None where no rank does. ``alone`` runs it when all others have ended.
     ``script`` names the batch script in jobs.py. ``small`` is a folder of 1 MiB that is mounted in
-    the job's own. ``on_batch_host``: no rank fails, but the node of the batch script is named. ``options`` are further ones of sbatch. ``causes``: others that would be right.
+    the job's own. ``on_batch_host``: no rank fails, but the node of the batch script is named. ``pushes``: its nodes send their
+    records by HTTP, signed by munge; the others write them into the daemon's folder. ``options`` are further ones of sbatch. ``causes``: others that would be right.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Scenario:
     script: str = "elastic"
     small: str | None = None
     on_batch_host: bool = False
+    pushes: bool = False
 
 
 def _fault(what: str, rank: int, **more: str) -> dict[str, str]:
@@ -50,6 +52,7 @@ SCENARIOS = (
         environment={"STEPS": _FOR_EVER},
         time_limit="1",
         state="TIMEOUT",
+        pushes=True,
     ),
     Scenario("oom-4n", "memory.cgroup-oom", nodes=4, rank=5, environment=_fault("oom", 5)),
     Scenario("loader-oom", "memory.cgroup-oom", rank=1, environment=_fault("loader-oom", 1)),
@@ -67,9 +70,15 @@ SCENARIOS = (
         environment=_fault("abort", 1),
         label=False,
         output="abort.out",
+        pushes=True,
     ),
     Scenario(
-        "exception-3n", "python.exception", nodes=3, rank=4, environment=_fault("exception", 4)
+        "exception-3n",
+        "python.exception",
+        nodes=3,
+        rank=4,
+        environment=_fault("exception", 4),
+        pushes=True,
     ),
     Scenario("exception-all", "python.exception", rank=0, environment=_fault("exception-all", 0)),
     Scenario(
@@ -85,6 +94,7 @@ SCENARIOS = (
         environment={"STEPS": _FOR_EVER},
         act="cancel",
         state="CANCELLED",
+        pushes=True,
     ),
     Scenario(
         "recovered",
@@ -94,7 +104,7 @@ SCENARIOS = (
         restarts=1,
         state="COMPLETED",
     ),
-    Scenario("success", "none", state="COMPLETED"),
+    Scenario("success", "none", state="COMPLETED", pushes=True),
     Scenario(
         "hostile-name",
         "python.exception",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
 import re
 import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from firstfault import demo
+from firstfault.store import evidence
 from tests.cluster import jobs, processes, slurm_cluster
 from tests.cluster.jobs import Run
 from tests.cluster.scenarios import SCENARIOS
@@ -44,6 +47,7 @@ class Session:
     done: threading.Event = field(default_factory=threading.Event)
     slack: SlackServer = field(default_factory=SlackServer)
     port: int = field(default_factory=demo.free_port)
+    intake: int = field(default_factory=demo.free_port)
     _verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -106,9 +110,28 @@ class Session:
             time.sleep(0.1)
 
     def records(self, name: str) -> list[Path]:
-        """The job's evidence records, which the daemon keeps beside the spool when it has read them."""
-        job = self.runs[name].job
+        """The job's evidence records as the daemon keeps them: beside the spool when it has read them
+        there, in its store alone when they were sent."""
+        run = self.runs[name]
+        job = run.job
+        if run.scenario.pushes:
+            return sorted(self._sent(job))
         return sorted(p for p in self.spool.rglob("*.json*") if re.search(rf"\b{job}\b", p.name))
+
+    def _sent(self, job: str) -> Iterator[Path]:
+        folder = self.base / "sent"
+        folder.mkdir(exist_ok=True)
+        query = "select record_id, node, encoding, body from evidence where job_key in ({})".format(
+            "select key from jobs where job = ?"
+        )
+        url = f"file:{self.base}/firstfault.db?mode=ro"
+        with contextlib.closing(sqlite3.connect(url, uri=True)) as store:
+            rows = store.execute(query, (job,)).fetchall()
+        for row in rows:
+            record = evidence.Packed(*row)
+            path = folder / f"cluster-{job}-{record.node}-{record.record_id[:16]}.json.gz"
+            path.write_bytes(gzip.compress(evidence.unpacked(record)))
+            yield path
 
     def page(self, name: str) -> Path:
         """The report as a page."""
@@ -210,20 +233,28 @@ def _install_epilog(session: Session) -> Path:
         stdout=subprocess.DEVNULL,
         timeout=60,
     )
-    (base / "etc/epilog.conf").write_text(
-        f"FIRSTFAULT_QUEUE={base}/queue\n"
-        "FIRSTFAULT_START=detach\n"
-        "FIRSTFAULT_PYTHON=/usr/bin/python3\n"
-        f"FIRSTFAULT_PYZ={pyz}\n"
-        "# ---\n"
-        f"FIRSTFAULT_SPOOL={session.spool}\n"
-        f"FIRSTFAULT_RANK_LOGS={base}/work/*/ranks/%N/%j_*\n"
-    )
+    ways = {
+        "writes": f"FIRSTFAULT_SPOOL={session.spool}\n",
+        jobs.PUSHES: f"FIRSTFAULT_SPOOL={base}/unsent\n"
+        f"FIRSTFAULT_DAEMON=http://127.0.0.1:{session.intake}\n"
+        f"FIRSTFAULT_MUNGE_SOCKET={base}/munge/socket\n",
+    }
+    for way, keys in ways.items():
+        (base / f"etc/{way}.conf").write_text(
+            f"FIRSTFAULT_QUEUE={base}/queue/{way}\n"
+            "FIRSTFAULT_START=detach\n"
+            "FIRSTFAULT_PYTHON=/usr/bin/python3\n"
+            f"FIRSTFAULT_PYZ={pyz}\n"
+            f"# ---\n{keys}"
+            f"FIRSTFAULT_RANK_LOGS={base}/work/*/ranks/%N/%j_*\n"
+        )
     script = base / "etc/epilog.sh"
     script.write_text(
         "#!/bin/sh\n"
         f"/usr/bin/env >{base}/epilog/$SLURM_JOB_ID.$SLURMD_NODENAME.txt\n"
-        f"FIRSTFAULT_CONF={base}/etc/epilog.conf\n"
+        f"FIRSTFAULT_CONF={base}/etc/writes.conf\n"
+        f'[ "$SLURM_JOB_COMMENT" != {jobs.PUSHES} ] || '
+        f"FIRSTFAULT_CONF={base}/etc/{jobs.PUSHES}.conf\n"
         "export FIRSTFAULT_CONF\n"
         f"exec {TOP}/epilog/firstfault-epilog\n"
     )
@@ -243,6 +274,8 @@ def _configure(session: Session) -> Path:
     config.write_text(
         "allow_root = true\n"
         f'[spool]\ndir = "{session.spool}"\nkeep = true\n'
+        f"[intake]\nenabled = true\nport = {session.intake}\n"
+        f'munge_socket = "{base}/munge/socket"\n'
         f'[store]\nurl = "sqlite:///{base}/firstfault.db"\n'
         f'[slurm]\nsource = "sacct"\nsacct = "{sacct}"\n'
         f"[judge]\nsettle_s = {_SETTLE_S}\n"
