@@ -18,7 +18,7 @@ ASKED_MAX = 500
 YES = "yes"
 NO = "no"
 LATER = "later"
-PATHS_MAX = 16
+PATHS_MAX = 64
 PATH_BYTES_MAX = 4095
 # Without the daemon's word on it, as long again as was waited already.
 AGAIN_MIN_S = 5.0

@@ -620,8 +620,12 @@ def is_done_after_another_run(node: Node) -> bool:
     ask_now(node)
 
     def is_put_off() -> bool:
-        ends = kept(node)
-        return ends != [] and all(path.lstat().st_mtime > time.time() for path in ends)
+        try:
+            waits_s = [path.lstat().st_mtime - time.time() for path in kept(node)]
+        except FileNotFoundError:
+            # Begun just now.
+            return False
+        return waits_s != [] and min(waits_s) > 0
 
     with collecting(node) as process:
         wait_until(lambda: process.poll() is not None or is_put_off())
