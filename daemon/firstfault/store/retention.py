@@ -38,7 +38,6 @@ class Expired(msgspec.Struct, frozen=True):
     incarnation: int
 
 
-_PACKED = sa.func.coalesce(evidence.c.packed_size, sa.func.length(evidence.c.body))
 _WAITS = sa.exists().where(deliveries.c.job_key == jobs.c.key, deliveries.c.state == j.PENDING)
 _CLOSED = sa.and_(
     jobs.c.state.in_(sorted(j.CLOSED)),
@@ -52,7 +51,7 @@ _CLOSED = sa.and_(
 def evidence_size(database: Database) -> int:
     """The bytes of all stored evidence, packed as it is."""
     with database.reading() as connection:
-        return int(connection.execute(sa.select(sa.func.sum(_PACKED))).scalar() or 0)
+        return int(connection.execute(sa.select(sa.func.sum(evidence.c.packed_size))).scalar() or 0)
 
 
 def remove_evidence(database: Database, before: dt.datetime, now: dt.datetime) -> Removed:
@@ -139,7 +138,7 @@ def _lock(connection: sa.Connection, which: sa.ColumnElement[bool]) -> bool:
 
 def _delete_evidence(connection: sa.Connection, job_key: int) -> tuple[int, int]:
     rows = connection.execute(
-        sa.select(evidence.c.key, _PACKED)
+        sa.select(evidence.c.key, evidence.c.packed_size)
         .where(evidence.c.job_key == job_key)
         .order_by(evidence.c.key)
         .limit(STEP)
@@ -147,4 +146,4 @@ def _delete_evidence(connection: sa.Connection, job_key: int) -> tuple[int, int]
     if rows:
         keys = [key for key, _ in rows]
         connection.execute(evidence.delete().where(evidence.c.key.in_(keys)))
-    return len(rows), sum(int(size) for _, size in rows)
+    return len(rows), sum(size or 0 for _, size in rows)

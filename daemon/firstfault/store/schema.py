@@ -101,7 +101,7 @@ evidence = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
     # The component's own job id, of a heterogeneous job.
     sa.Column("component", sa.String(32)),
-    # The body's bytes as they are stored, packed; rows of the first schema do not say.
+    # The body's bytes as they are stored, packed.
     sa.Column("packed_size", sa.Integer),
     sa.Index("evidence_job_node", "job_key", "node"),
     sa.Index("evidence_stored_at", "stored_at", "job_key", "packed_size"),

@@ -23,6 +23,7 @@ def upgrade() -> None:
     op.add_column("jobs", sa.Column("emptied_at", sa.BigInteger))
     op.add_column("evidence", sa.Column("component", sa.String(32)))
     op.add_column("evidence", sa.Column("packed_size", sa.Integer))
+    op.execute("UPDATE evidence SET packed_size = length(body)")
     op.create_index("jobs_first_seen_at", "jobs", ["first_seen_at"])
     op.create_index("jobs_state", "jobs", ["state"])
     op.create_index("evidence_stored_at", "evidence", ["stored_at", "job_key", "packed_size"])

@@ -1,0 +1,104 @@
+"""Every query that the daemon runs finds its rows by an index: a store of years is as fast as a new
+one."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from firstfault.store import backlog, ends, incidents, listing, retention, sweeps
+from firstfault.store.database import Database, open_store
+from tests.store.recording import NOW, life_of_a_job
+
+# What counts or adds up a whole table reads an index from end to end instead.
+_WHOLE = re.compile(r"count\(|sum\(", re.IGNORECASE)
+_READS = re.compile(r"(SELECT|UPDATE|DELETE)\b")
+
+
+@pytest.fixture
+def database(store_url: str) -> Iterator[Database]:
+    opened = open_store(store_url)
+    yield opened
+    opened.close()
+
+
+def everything(database: Database) -> None:
+    """All that the daemon, its pages and its commands ask the store."""
+    life_of_a_job(database)
+    long_ago, far = NOW - dt.timedelta(days=1), NOW + dt.timedelta(days=999)
+    backlog.backlog(database, ["slack"], NOW)
+    backlog.last_record_at(database, 1)
+    ends.ends_of(database, ["12"])
+    ends.have_reported(database, 1, ["n1"])
+    ends.stored_ids(database, ["x"])
+    incidents.newest(database, long_ago)
+    incidents.newest(database, long_ago, "n1")
+    listing.current_verdicts(database, "12", any_cluster=True)
+    sweeps.position(database, "ended")
+    retention.evidence_size(database)
+    retention.remove_oldest_evidence(database, NOW)
+    retention.remove_evidence(database, far, NOW)
+    for job in retention.expired(database, far, 10):
+        retention.remove_job(database, job)
+
+
+def asked(database: Database) -> list[tuple[str, Any]]:
+    """The statements of `everything`, each once, with the parameters of one of its runs."""
+    seen: dict[str, Any] = {}
+
+    @sa.event.listens_for(database.engine, "before_cursor_execute")
+    def keep(
+        _connection: object, _cursor: object, statement: str, parameters: Any, *_more: object
+    ) -> None:
+        if _READS.match(statement) and re.search(r"\b(FROM|UPDATE)\b", statement):
+            seen.setdefault(statement, parameters)
+
+    everything(database)
+    sa.event.remove(database.engine, "before_cursor_execute", keep)
+    return list(seen.items())
+
+
+def full_scans(database: Database, statement: str, parameters: Any) -> list[str]:
+    """The plan's steps that read a whole table."""
+    postgresql = database.engine.dialect.name == "postgresql"
+    with database.reading() as connection:
+        if postgresql:
+            # A table of a few rows is read whole, whatever its indexes.
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        explain = "EXPLAIN" if postgresql else "EXPLAIN QUERY PLAN"
+        plan = connection.exec_driver_sql(f"{explain} {statement}", parameters).all()
+    steps = [str(row[-1]) for row in plan]
+    if postgresql:
+        # An index of other columns, read from end to end, is a whole table too, but for its order.
+        filtered = [
+            step
+            for step, below in itertools.pairwise(steps)
+            if "Index Scan" in step and "Filter:" in below and "ORDER BY" not in statement
+        ]
+        return [step for step in steps if "Seq Scan" in step] + filtered
+    whole = "COVERING INDEX" if _WHOLE.search(statement) else "INDEX"
+    return [step for step in steps if step.startswith("SCAN") and whole not in step]
+
+
+def test_no_query_reads_a_whole_table(database: Database) -> None:
+    statements = asked(database)
+
+    found = {
+        statement: scans
+        for statement, parameters in statements
+        if (scans := full_scans(database, statement, parameters))
+    }
+
+    assert len(statements) > 40
+    assert found == {}
+
+
+@pytest.mark.parametrize("column", ["title", "posted"])
+def test_a_query_without_an_index_is_found(database: Database, column: str) -> None:
+    assert full_scans(database, f"SELECT key, posted FROM jobs WHERE {column} IS NULL", ())
