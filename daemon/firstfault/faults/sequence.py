@@ -15,7 +15,7 @@ from firstfault.model.run import Happened, Process, Run
 # torch 2.4 prints uninitialized memory for "none completed yet".
 _SANE = range(-1, 1 << 40)
 _DEFAULT = ("0", "ID 0 PG GUID 0")
-_BY_NAME = "(default_pg)"
+_DEFAULT_NAME = "default_pg"
 _FEW = 3
 
 
@@ -51,7 +51,7 @@ def lagging(run: Run) -> tuple[tuple[int, ...], Happened | None]:
 
 
 def _is_whole(name: str, members: dict[Process, list[Happened]]) -> bool:
-    default = name in _DEFAULT or name.endswith(_BY_NAME)
+    default = name in (*_DEFAULT, _DEFAULT_NAME) or name.endswith(f"({_DEFAULT_NAME})")
     if len(members) < (2 if default else _FEW):
         return False
     return all(

@@ -1,8 +1,8 @@
 """torch's flight recorder: which collectives a rank had begun and completed, by process group.
 
-Formats: torch 2.3 to 2.14, csrc/distributed/c10d/FlightRecorder.hpp and FlightRecorderDetail.hpp
-(versions 1.5 to 2.10 of the dump): a pickled dictionary with "pg_config", "pg_status" and "entries",
-or the same as JSON. A dump does not say whose it is: its file's name ends in the global rank
+Formats: torch 2.4 to 2.13, csrc/distributed/c10d/FlightRecorder.hpp and FlightRecorderDetail.hpp,
+before 2.6 NCCLUtils.hpp (versions 2.3 to 2.10 of the dump): a pickled dictionary with "pg_config",
+"pg_status" and "entries", or the same as JSON. A dump does not say whose it is: its file's name ends in the global rank
 (``nccl_trace_rank_3``, ``comm_lib_trace_rank_3``). Numbers of process groups are counted by each
 process, their names are the same everywhere; which is which, the entries tell.
 """
@@ -167,7 +167,7 @@ def _statuses(
             found[number] = (enqueued, completed)
     if found or not whole:
         return found
-    # Before torch 2.4 a dump had no status.
+    # A dump may have been made without.
     for entry in entries:
         enqueued, completed = found.get(entry.number, (_NONE, _NONE))
         done = entry.sequence if entry.completed else _NONE
@@ -184,12 +184,12 @@ def _label(number: int, own: list[_Entry], top: Mapping[str, Any]) -> str | None
     if not own and number != 0:
         return None
     # Each process makes the default group first.
-    name, described = own[-1].group if own else ("0", _DEFAULT)
+    name, described = own[-1].group if own else ("", _DEFAULT)
+    if described == _DEFAULT:
+        return _DEFAULT
     config = top.get("pg_config")
     members = config.get(name) if isinstance(config, Mapping) else None
     ranks = members.get("ranks") if isinstance(members, Mapping) else None
-    if described == _DEFAULT:
-        return f"{name}({_DEFAULT})"
     shown = f" of ranks {ranks[:200]}" if isinstance(ranks, str) and ranks != "[]" else ""
     return f"{name}({described}){shown}"
 
