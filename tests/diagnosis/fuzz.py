@@ -25,21 +25,37 @@ from firstfault.model.document import Document, Excerpt
 from firstfault.readers import sacct, scontrol
 from firstfault.readers.epilog import epilog_event
 from firstfault.readers.error_file import error_file_event
+from firstfault.readers.flight_recorder import recorded
 from firstfault.readers.kernel import kernel_events, quoted_kernel_events
 from firstfault.readers.kind import kind
 from firstfault.readers.nodelist import NodeListError, expand
 from firstfault.readers.output import read_output
 from firstfault.readers.slurm_log import slurm_notes
 from firstfault.readers.times import zone
-from tests.diagnosis.case_files import NAMES, case
+from tests.diagnosis.case_files import CASES, NAMES, case
 
 # Far above what a reader takes, far below what a search that goes back and forth would.
 SECONDS_A_BYTE = 40e-6
 SECONDS_AT_LEAST = 0.25
 _GLUE = (b"\n", b"\n", b"\n", b"\r", b"\r\n", b"", b" ", b"\x00", b"\n\n")
 _BYTES = (b"\xff", b"\x00", b"\x1b[", b"[", b"]", b"(", b'"', b"'", b"{", b"}", b":", b"=", b"%")
-_NAMES = ("slurm.out", "a_b/attempt_0/1/stderr.log", "dmesg.txt", "error.json", "x.txt")
-_KINDS = (None, "job-output", "rank-log", "kernel", "error-json", "epilog-environment")
+_NAMES = (
+    "slurm.out",
+    "a_b/attempt_0/1/stderr.log",
+    "dmesg.txt",
+    "error.json",
+    "x.txt",
+    "fr/nccl_trace_rank_3",
+)
+_KINDS = (
+    None,
+    "job-output",
+    "rank-log",
+    "kernel",
+    "error-json",
+    "epilog-environment",
+    "flight-recorder",
+)
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -110,12 +126,25 @@ def _bytes(read: Callable[[bytes], object], document: Document) -> None:
         read(b"".join(e.data for e in document.excerpts))
 
 
+# A real dump with some of the made-up bytes in it, which would hardly ever be a pickle themselves.
+def _spliced(document: Document) -> Document:
+    data = b"".join(e.data for e in document.excerpts)
+    dump = (CASES / "t213-recorder-behind" / "nccl_trace_rank_0").read_bytes()
+    at = sum(data[:64]) * 7 % len(dump)
+    part = data[: 1 + len(data) % 32]
+    spoiled = dump[:at] + part + dump[at + len(part) :]
+    return msgspec.structs.replace(
+        document, name="nccl_trace_rank_3", excerpts=(Excerpt(0, 1, spoiled),)
+    )
+
+
 READERS: dict[str, Callable[[Document], object]] = {
     "kind": kind,
     "output": lambda d: read_output(d, zone(d)),
     "kernel": lambda d: list(kernel_events(d, zone(d))),
     "quoted kernel": lambda d: list(quoted_kernel_events(d, zone(d))),
     "error.json": error_file_event,
+    "flight recorder": lambda d: recorded(_spliced(d)),
     "epilog": epilog_event,
     "sacct": partial(_texts, sacct.parse_text),
     "sacct --json": partial(_bytes, sacct.parse_json),

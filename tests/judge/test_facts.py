@@ -65,6 +65,22 @@ def test_a_pod_is_no_host_to_log_in_to() -> None:
     assert "kubectl logs --previous train-worker-1" in known["kept"]
 
 
+def test_the_command_that_drains_a_node_is_ready_where_it_is_surely_the_one() -> None:
+    commands = diagnose(case("made-panic")).remedy.commands
+
+    assert (
+        "scontrol update nodename=n2 state=drain reason='node.kernel, job 7181 (firstfault)'"
+        in commands
+    )
+
+
+@pytest.mark.parametrize("name", ["gpu-ecc", "gpu-nvlink", "oom-4n", "hang", "t24-import-one"])
+def test_no_node_is_drained_without_its_name_for_slurm_or_without_need(name: str) -> None:
+    commands = diagnose(case(name)).remedy.commands
+
+    assert not any("state=drain" in command for command in commands)
+
+
 def of_card(
     host: str = "n2", *, nodes: tuple[str, ...] = ("n1", "n2"), **changes: object
 ) -> dict[str, str]:

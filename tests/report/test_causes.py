@@ -173,6 +173,14 @@ def test_with_all_facts_nothing_is_left_out_and_no_placeholder_remains(text: kno
 
 
 @by_cause
+def test_what_is_advised_fits_a_message(text: knowledge.CauseText):
+    remedy = knowledge.remedy(text.id, {**KNOWN, "host": "n" * 40, "node": "n" * 40})
+
+    assert not [said for said in remedy.do if len(said) > 300 + len(KNOWN["kept"])]
+    assert not [command for command in remedy.commands if len(command) > 250]
+
+
+@by_cause
 @pytest.mark.parametrize("facts", [{}, {"slurm": "yes"}, {"job": "7", "host": "n4"}, KNOWN])
 def test_what_is_advised_on_a_case_has_no_blanks_to_fill(
     text: knowledge.CauseText, facts: dict[str, str]
