@@ -18,7 +18,7 @@ import requests
 import sqlalchemy as sa
 
 from firstfault.cli_daemon import check, job
-from firstfault.store.database import Database, connect
+from firstfault.store.database import connect
 from firstfault.store.schema import deliveries, evidence, jobs, verdicts
 from tests.app.processes import Daemon, configure, serve_once
 from tests.fakes.slack import SlackServer
@@ -42,28 +42,28 @@ def run(command: click.Command, *arguments: str) -> click.testing.Result:
     return click.testing.CliRunner().invoke(command, arguments)
 
 
-def stored(folder: Path) -> Database:
-    return connect(f"sqlite:///{folder}/ff.db")
-
-
-def test_four_nodes_records_become_a_message_within_two_seconds(tmp_path: Path) -> None:
+def test_four_nodes_records_become_a_message_without_waiting_for_a_scan(
+    tmp_path: Path, store_url: str
+) -> None:
     with SlackServer() as slack:
-        config = configure(tmp_path, slack={"webhook": slack.url}, spool={"scan_s": 60})
+        config = configure(
+            tmp_path,
+            store={"url": store_url},
+            slack={"webhook": slack.url},
+            spool={"scan_s": 60},
+        )
         with Daemon(config) as daemon:
             daemon.wait_for("event=started")
             time.sleep(0.2)
             put_job(tmp_path / "spool", "12")
-            begun = time.monotonic()
 
-            (message,) = slack.wait(1, 20)
+            assert len(slack.wait(1, 30)) == 1
 
-            took_s = message.monotonic_s - begun
             daemon.wait_for("event=delivered .*channel=slack")
             address = daemon.wait_for(r"event=pages url=(\S+)")[1]
             listed = requests.get(address, timeout=10).text
             assert daemon.stop() == 0
 
-    assert took_s < 2
     assert "/jobs/testcluster/12" in listed
     assert (tmp_path / "reports" / "testcluster" / "12.html").exists()
     assert list((tmp_path / "spool").glob("*.gz")) == []
@@ -117,12 +117,17 @@ def test_files_are_found_without_a_watch(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_kill_at_any_point_loses_nothing(tmp_path: Path) -> None:
+def test_a_kill_at_any_point_loses_nothing(tmp_path: Path, store_url: str) -> None:
     chance = random.Random(20261130)
     rounds, jobs_a_round = 6, 4
     count = rounds * jobs_a_round
     with SlackServer() as slack:
-        config = configure(tmp_path, slack={"webhook": slack.url}, web={"enabled": False})
+        config = configure(
+            tmp_path,
+            store={"url": store_url},
+            slack={"webhook": slack.url},
+            web={"enabled": False},
+        )
         for round_number in range(rounds):
             for job in range(jobs_a_round):
                 put_job(tmp_path / "spool", f"{100 + round_number * jobs_a_round + job}", nodes=2)
@@ -130,14 +135,14 @@ def test_a_kill_at_any_point_loses_nothing(tmp_path: Path) -> None:
                 daemon.wait_for("event=started")
                 time.sleep(chance.uniform(0, 0.25))
                 daemon.kill()
-        _free_leases(tmp_path)
+        _free_leases(store_url)
         with Daemon(config, "--once-idle") as daemon:
             assert daemon.process.wait(60) == 0, daemon.said()
         messages = Counter(str(m.payload["blocks"][-1]) for m in slack.messages)
 
     assert list((tmp_path / "spool").glob("*.gz")) == []
     assert list((tmp_path / "spool" / "quarantine").iterdir()) == []
-    with closing(stored(tmp_path)) as database, database.reading() as connection:
+    with closing(connect(store_url)) as database, database.reading() as connection:
         assert connection.execute(sa.select(sa.func.count()).select_from(jobs)).scalar() == count
         kept = connection.execute(sa.select(sa.func.count()).select_from(evidence)).scalar()
         assert kept == 2 * count
@@ -154,9 +159,9 @@ def test_a_kill_at_any_point_loses_nothing(tmp_path: Path) -> None:
     assert len(messages) == count
 
 
-def _free_leases(folder: Path) -> None:
+def _free_leases(store_url: str) -> None:
     """What a killed worker had claimed is free after its lease; the test does not wait for it."""
-    with closing(stored(folder)) as database, database.writing() as connection:
+    with closing(connect(store_url)) as database, database.writing() as connection:
         connection.execute(jobs.update().values(lease_until=None))
         for table, column in ((jobs, "ask_at"), (deliveries, "next_at")):
             known = table.c[column]
