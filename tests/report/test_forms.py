@@ -133,3 +133,10 @@ def test_only_what_is_confirmed_is_called_a_proof(confidence: str):
     assert [f"cause {confidence}" in form for form in said.values()] == [True] * 3
     assert ("What proves it" in said["page"]) == (confidence == "confirmed")
     assert ("What proves it" in said["message"]) == (confidence == "confirmed")
+
+
+@pytest.mark.parametrize("form", ["page", "terminal", "message"])
+def test_every_form_says_it_in_plain_words_too(form: str):
+    said = forms(examples.CGROUP_OOM)[form]
+
+    assert "The job needed more host memory than it had asked for" in said

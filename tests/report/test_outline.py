@@ -122,3 +122,20 @@ def test_a_time_line_says_its_zone_or_that_it_has_no_times():
     assert "Time line (no times to show)\n  - rank 5 on n4: " in text.render(without)
     assert "timeline timeless" in html.render(without)
     assert "timeline timeless" not in html.render(examples.CGROUP_OOM)
+
+
+@pytest.mark.parametrize(
+    ("cause_id", "confidence", "said"),
+    [
+        ("memory.cgroup-oom", "confirmed", True),
+        ("memory.cgroup-oom", "likely", True),
+        ("memory.cgroup-oom", "possible", False),
+        ("unknown", "unknown", False),
+        ("none", "confirmed", False),
+        ("of.a-newer-release", "confirmed", False),
+    ],
+)
+def test_plain_words_are_said_of_a_cause_that_is_known_well_enough(cause_id, confidence, said):
+    verdict = v.Verdict(job=v.Job(), cause=v.Cause(cause_id, "x", "user", confidence))
+
+    assert (outline(verdict, LIMITS).plain is not None) == said

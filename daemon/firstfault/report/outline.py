@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from firstfault.model import verdict as v
+from firstfault.report import causes as knowledge
 from firstfault.report import wording as w
 from firstfault.report.sections import (
     Attempt,
@@ -43,6 +44,7 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
         sure=_sure("verdict" if verdict.cause.id == "none" else "cause", verdict.cause.confidence),
         where=_where(verdict),
         where_sure=_where_sure(verdict.initiator),
+        plain=_plain(verdict.cause),
         who_acts=w.WHO_ACTS.get(verdict.cause.domain, w.WHO_ACTS["either"]),
         job=_job(verdict.job),
         job_facts=_job_facts(verdict.job),
@@ -111,6 +113,16 @@ def _sure(of: str, confidence: str) -> Sureness:
 
 def _headline(cause: v.Cause, limit: int) -> str:
     return w.clean(cause.title, limit).strip() or w.clean(cause.id, 100)
+
+
+# A sentence for everyone must not be surer than the verdict.
+def _plain(cause: v.Cause) -> str | None:
+    if cause.confidence not in (v.CONFIRMED, v.LIKELY) or _tone(cause) != "failure":
+        return None
+    try:
+        return knowledge.cause(cause.id).everyone
+    except KeyError:
+        return None
 
 
 def _where(verdict: v.Verdict) -> str:

@@ -109,7 +109,8 @@ class Outline(msgspec.Struct, frozen=True):
 
     ``tone`` is "failure", "unknown" or "success". It, the marks and the events' kinds are ours,
     whatever the verdict holds: they alone may name a style. ``times`` says in which zone the
-    events' times are, or that there are none.
+    events' times are, or that there are none. ``plain`` is the cause in one sentence for who is
+    no expert, where it is confirmed or likely.
     """
 
     tone: str
@@ -118,6 +119,7 @@ class Outline(msgspec.Struct, frozen=True):
     sure: Sureness
     where: str
     where_sure: Sureness | None
+    plain: str | None
     who_acts: str
     job: str
     job_facts: tuple[Fact, ...]

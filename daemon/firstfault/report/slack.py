@@ -62,6 +62,8 @@ def _answer(said: Outline, revision: int) -> list[Json]:
         words.append(_text(f" · revision {revision} of this report"))
     if said.also is not None:
         words.append(_text(f"\nFailed the same way, not later: {w.cut(said.also, 400)}"))
+    if said.plain is not None:
+        words.append(_text(f"\n{said.plain}"))
     return [_section(words)]
 
 

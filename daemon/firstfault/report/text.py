@@ -87,6 +87,8 @@ def _foot(said: Outline, width: int) -> Iterator[Line]:
     )
     yield from _items("What was read", Listing(read, said.coverage.left_out), width, "- ")
     yield "", _PLAIN
+    if said.plain is not None:
+        yield from _wrapped(f"In plain words: {said.plain}", width)
     fingerprint = f" · fingerprint {said.fingerprint}" if said.fingerprint else ""
     about = f"About this cause: firstfault causes {said.cause_id}{fingerprint}"
     yield from _wrapped(about, width, style=_FAINT)
