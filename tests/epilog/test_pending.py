@@ -605,7 +605,7 @@ def test_a_collector_killed_at_any_moment_loses_no_end_and_asks_about_none_for_e
         with collecting(node):
             time.sleep(chance.uniform(0.0, 0.5))
         ask_now(node)
-    wait_until(lambda: is_done_after_another_run(node), 120)
+    wait_until(lambda: is_done_after_another_run(node), 600)
 
     sent = {record.job for record in daemon.records}
     # One at which three collectors died is not tried for ever, and not lost.
@@ -628,6 +628,6 @@ def is_done_after_another_run(node: Node) -> bool:
         return waits_s != [] and min(waits_s) > 0
 
     with collecting(node) as process:
-        wait_until(lambda: process.poll() is not None or is_put_off())
+        wait_until(lambda: process.poll() is not None or is_put_off(), 200)
     unsent = list(node.spool.glob("*.json.gz"))
     return not (kept(node) or node.waiting() or node.waiting("claimed") or unsent)
