@@ -44,7 +44,8 @@ class Crew:
         """
         self.begin_to_stop()
         deadline = time.monotonic() + seconds
-        for thread in self._threads:
+        begun = [thread for thread in self._threads if thread.ident is not None]
+        for thread in begun:
             thread.join(max(0.0, deadline - time.monotonic()))
         return [thread.name for thread in self._threads if thread.is_alive()]
 

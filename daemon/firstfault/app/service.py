@@ -117,13 +117,13 @@ def run(config: Config, read_again: Callable[[], Config], *, once_idle: bool = F
         heard = stack.enter_context(hearing((SIGTERM, SIGINT, SIGHUP)))
         _close_unsent(running.parts)
         # It ends last: while the listeners end, the workers finish what they have in hand.
-        stack.callback(lambda: running.stop(max(0.5, stop_at - time.monotonic())))
+        stack.callback(lambda: running.stop(min(STOP_S, max(0.5, stop_at - time.monotonic()))))
         healthy, metrics = running.is_healthy, running.metrics.render
         stack.enter_context(listeners.serving_pages(lambda: running.parts, healthy, metrics))
         stack.enter_context(listeners.serving_metrics(running.parts, healthy, metrics))
+        stack.enter_context(serving_intake(lambda: running.parts, log_answer))
         stack.callback(running.begin_to_stop)
         running.crew.start()
-        stack.enter_context(serving_intake(lambda: running.parts, log_answer))
         if config.spool.watch:
             stack.enter_context(_watching(folder, running.parts.bells))
         say(logging.INFO, "started", spool=folder, channels=",".join(channels))
