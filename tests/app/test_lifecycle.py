@@ -95,6 +95,12 @@ def test_records_that_waited_while_the_daemon_was_down_get_a_moment_together() -
     assert settles_at(job(first_seen_at=later(3600)), TIMING) == later(3605)
 
 
+def test_a_clock_that_was_set_back_makes_no_job_wait_for_it_to_come_back() -> None:
+    seen = job(first_seen_at=later(3600), tried_at=later(3600))
+
+    assert look(seen, later(0), TIMING).look_at == later(5)
+
+
 def test_a_judged_job_without_news_is_left_alone() -> None:
     done = job(judged_evidence=1, verdict_revision=1, settled_at=later(45), posted=1)
 

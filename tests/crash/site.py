@@ -17,7 +17,7 @@ from firstfault.model import jobs as j
 from firstfault.store import work
 from firstfault.store.database import connect
 from firstfault.store.schema import deliveries, jobs, verdicts
-from tests.app.processes import configure
+from tests.app.processes import Daemon, configure
 from tests.crash import stream
 from tests.crash.daemons import Forked
 from tests.fakes.sacct import SacctProgram
@@ -80,7 +80,7 @@ class Site:
         with Forked(self.config, "--once-idle") as daemon:
             assert daemon.end(timeout_s) == 0, daemon.said()[-4000:]
 
-    def come_to_rest(self, daemon: Forked, timeout_s: float) -> None:
+    def come_to_rest(self, daemon: Forked | Daemon, timeout_s: float) -> None:
         """Waits until a living daemon has nothing left to do."""
         end = time.monotonic() + timeout_s
         with closing(connect(self.store_url)) as database:
@@ -129,7 +129,8 @@ def is_told_once_and_right(
     assert outcomes.keys() == {job.id for job in known}
     for job in known:
         other, outcome = undisturbed[job.case]
-        assert outcomes[job.id].verdict == stream.renumbered(outcome.verdict, other, job.id)
+        expected = stream.renumbered(outcome.verdict, other, job.id).decode()
+        assert outcomes[job.id].verdict.decode() == expected, job.case
         if outcome.posted:
             assert outcomes[job.id].posted
             (report,) = site.reports.rglob(f"{job.id}.html")

@@ -86,6 +86,12 @@ def look(job: JobStatus, now: dt.datetime, timing: Timing) -> Look:
     """What is to be done with ``job`` at ``now``."""
     if job.emptied_at is not None:
         return Look(False, True, None)  # of what has come since, too little would be judged
+    # Where the clock was set back after the job was claimed, this is what the store says by now.
+    job = msgspec.structs.replace(
+        job,
+        first_seen_at=min(job.first_seen_at, now),
+        tried_at=None if job.tried_at is None else min(job.tried_at, now),
+    )
     news = (
         job.evidence_revision > job.judged_evidence
         or job.facts_revision > job.judged_facts
