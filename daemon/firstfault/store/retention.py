@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from firstfault.model import jobs as j
 from firstfault.store.database import Database
-from firstfault.store.schema import deliveries, evidence, jobs, node_incidents, verdicts
+from firstfault.store.schema import deliveries, evidence, jobs, metadata
 
 # Records that go in one transaction: a large job's go in several.
 STEP = 200
@@ -38,6 +38,7 @@ class Expired(msgspec.Struct, frozen=True):
     incarnation: int
 
 
+_OF_A_JOB = [t for t in metadata.tables.values() if "job_key" in t.c and t is not evidence]
 _WAITS = sa.exists().where(deliveries.c.job_key == jobs.c.key, deliveries.c.state == j.PENDING)
 _CLOSED = sa.and_(
     jobs.c.state.in_(sorted(j.CLOSED)),
@@ -89,7 +90,7 @@ def remove_job(database: Database, job: Expired) -> Removed:
             return Removed()
         records, size = _delete_evidence(connection, job.key)
         if records < STEP:
-            for table in (deliveries, node_incidents, verdicts):
+            for table in _OF_A_JOB:
                 connection.execute(table.delete().where(table.c.job_key == job.key))
             connection.execute(jobs.delete().where(jobs.c.key == job.key))
     give_back(database)
@@ -99,9 +100,11 @@ def remove_job(database: Database, job: Expired) -> Removed:
 def give_back(database: Database) -> None:
     """Returns free pages to the file system, where the store is an SQLite file made for it."""
     if database.engine.dialect.name == "sqlite":
-        with database.writing() as connection:
-            # Each row that is fetched is a page that is freed.
-            connection.exec_driver_sql(f"PRAGMA incremental_vacuum({PAGES})").close()
+        with database.engine.connect() as connection:
+            driver = connection.connection.driver_connection
+            assert driver is not None
+            # Each step of the statement frees one page, and only this goes through all steps.
+            driver.executescript(f"PRAGMA incremental_vacuum({PAGES})")
 
 
 def _remove(database: Database, old: sa.ColumnElement[bool], now: dt.datetime) -> Removed:
