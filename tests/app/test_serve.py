@@ -223,6 +223,62 @@ def test_check_names_each_failure_with_its_remedy(tmp_path: Path) -> None:
     assert "SECRET" not in checked.output
 
 
+def test_check_looks_at_all_that_can_be_configured(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("k" * 64)
+    (tmp_path / "key").chmod(0o600)
+    with SlackServer() as other:
+        taken = int(other.url.split(":")[2].split("/")[0])
+        config = configure(
+            tmp_path,
+            web={
+                "port": taken,
+                "public_url": "https://ff.example",
+                "secret_file": str(tmp_path / "key"),
+            },
+            metrics={"host": "127.0.0.1", "port": 0},
+        )
+
+        checked = run(check, "--config", str(config))
+
+    assert checked.exit_code == 0, checked.stdout
+    assert f"ok    pages: 127.0.0.1 port {taken} is in use: by the daemon" in checked.stdout
+    assert "ok    links: lead to https://ff.example, signed, good for 14 days" in checked.stdout
+    assert "ok    metrics: 127.0.0.1 port 0 is free" in checked.stdout
+    assert "off   intake" in checked.stdout
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"web": {"host": "192.0.2.1"}}, "FAIL  pages: web: cannot listen on 192.0.2.1"),
+        ({"web": {"secret_file": "KEY"}}, "KEY has mode 0644: it holds a secret. chmod 0600"),
+        ({"slack": {"webhook_file": "KEY"}}, "KEY has mode 0644: it holds a secret. chmod 0600"),
+        ({"web": {"secret_file": "/absent"}}, "FAIL  links: web.secret_file /absent cannot be"),
+        ({"web": {"enabled": False}}, "FAIL  metrics: the pages, where they would be, are off"),
+        (
+            {"intake": {"enabled": True, "munge": False, "key_file": "/absent"}},
+            "FAIL  intake: intake.key_file /absent: No such file or directory",
+        ),
+    ],
+)
+def test_check_names_what_is_wrong_with_a_listener_or_a_secret(
+    tmp_path: Path, tables: dict[str, dict[str, object]], said: str
+) -> None:
+    key = tmp_path / "key"
+    key.write_text("http://127.0.0.1:9/" + "k" * 64)
+    key.chmod(0o644)
+    for table in tables.values():
+        for name, value in table.items():
+            table[name] = str(key) if value == "KEY" else value
+    config = configure(tmp_path, **tables)
+
+    checked = run(check, "--config", str(config))
+
+    assert checked.exit_code == 1
+    assert said.replace("KEY", str(key)) in checked.stdout
+    assert "k" * 64 not in checked.output
+
+
 def test_a_wrong_configuration_is_told_by_every_command(tmp_path: Path) -> None:
     config = tmp_path / "ff.toml"
     config.write_text("[spool]\ndri = '/x'\n")

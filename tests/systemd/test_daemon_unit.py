@@ -91,8 +91,8 @@ def test_a_reload_reads_the_configuration_again(daemon: Machine) -> None:
 
     daemon.run("systemctl", "reload", UNIT)
 
-    assert daemon.shown(UNIT, "ActiveState") == "active"
-    wait(lambda: "reload" in daemon.journal(UNIT), daemon)
+    wait(lambda: "event=reloaded" in daemon.journal(UNIT), daemon)
+    wait(lambda: daemon.shown(UNIT, "ActiveState") == "active", daemon)
 
 
 def test_a_daemon_that_hangs_is_started_again_by_the_watchdog(daemon: Machine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tempfile
@@ -14,13 +15,18 @@ import requests
 import sqlalchemy as sa
 
 from firstfault.app import credentials
+from firstfault.app.accounting import slurm_of
+from firstfault.app.intake import signatures_of, tls_of
+from firstfault.app.workers import StartError
 from firstfault.config import Config, ConfigError
 from firstfault.intake import spool
 from firstfault.intake.site import install
 from firstfault.signatures import SignatureError
+from firstfault.slurm import library
 from firstfault.slurm.facts import FactsError
 from firstfault.slurm.sacct import Sacct, find
 from firstfault.store.database import StoreError, open_store
+from firstfault.web import server
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -35,6 +41,10 @@ class _Wrong(Exception):
     """What is wrong and the remedy, in one text."""
 
 
+class _Off(Exception):
+    """Why this is switched off."""
+
+
 def points(config: Config) -> Iterator[Point]:
     """Checks one point after the other; nothing is posted, and nothing stays changed but the
     store's schema, which is brought to this version."""
@@ -47,20 +57,22 @@ def points(config: Config) -> Iterator[Point]:
     yield _point("reports", lambda: _reports(config))
     if config.diagnosis.signatures:
         yield _point("signatures", lambda: _signatures(config))
-    if config.slurm.source == "none":
-        yield Point("slurm", None, 'not asked (slurm.source = "none")')
-    else:
-        yield _point("slurm", lambda: _slurm(config))
-    if config.slack.webhook or config.slack.webhook_file:
-        yield _point("slack", lambda: _slack(config))
-    else:
-        yield Point("slack", None, "off (slack.webhook_file is not set)")
+    yield _point("slurm", lambda: _slurm(config))
+    yield _point("slack", lambda: _slack(config))
+    yield _point("pages", lambda: _pages(config))
+    yield _point("links", lambda: _links(config))
+    yield _point("metrics", lambda: _metrics(config))
+    yield _point("intake", lambda: _intake(config))
+    if config.shadow:
+        yield Point("shadow", None, "shadow = true: nothing is posted, now or later")
 
 
 def _point(name: str, check: Callable[[], str]) -> Point:
     try:
         return Point(name, True, check())
-    except _Wrong as error:
+    except _Off as error:
+        return Point(name, None, str(error))
+    except (_Wrong, ConfigError, StartError) as error:
         return Point(name, False, str(error))
 
 
@@ -85,9 +97,10 @@ def _spool(config: Config) -> str:
 
 
 def _store(config: Config) -> str:
+    _secret("store.password_file", config.store.password_file)
     try:
         database = open_store(credentials.store_url(config))
-    except (StoreError, ConfigError) as error:
+    except StoreError as error:
         raise _Wrong(f"{error}") from error
     try:
         with database.writing() as connection:
@@ -114,6 +127,10 @@ def _signatures(config: Config) -> str:
 
 
 def _slurm(config: Config) -> str:
+    if config.slurm.source == "none":
+        raise _Off('not asked (slurm.source = "none")')
+    if config.slurm.source == "pyslurm":
+        return _pyslurm(config)
     path = find(config.slurm.sacct)
     if path is None:
         raise _Wrong(
@@ -130,22 +147,28 @@ def _slurm(config: Config) -> str:
     return f"{path} answers ({len(fields)} fields)"
 
 
-def _slack(config: Config) -> str:
+def _pyslurm(config: Config) -> str:
+    if not library.is_installed():
+        raise _Wrong(
+            "pyslurm is not installed: pip install 'firstfault[pyslurm]' in a version that fits "
+            'the cluster\'s Slurm, or set slurm.source = "auto".'
+        )
     try:
-        url = credentials.webhook(config)
-    except ConfigError as error:
+        slurm_of(config).facts(["4294967294"])
+    except FactsError as error:
         raise _Wrong(f"{error}") from error
+    return "pyslurm answers"
+
+
+def _slack(config: Config) -> str:
+    url = credentials.webhook(config)
+    if not url:
+        raise _Off("off (slack.webhook_file is not set; a unit's credentials are not seen here)")
     try:
         parts = urlsplit(url)
     except ValueError as error:
         raise _Wrong("the webhook is no URL: copy it anew from Slack's app page.") from error
-    if config.slack.webhook_file:
-        mode = stat.S_IMODE(Path(config.slack.webhook_file).stat().st_mode)
-        if mode & 0o077 & ~0o040:
-            raise _Wrong(
-                f"slack.webhook_file {config.slack.webhook_file} has mode {mode:04o}: the URL is a "
-                f"secret. chmod 0600 it."
-            )
+    _secret("slack.webhook_file", config.slack.webhook_file)
     try:
         # The webhook itself answers to posts only; its server must be reachable.
         with requests.head(
@@ -157,6 +180,64 @@ def _slack(config: Config) -> str:
             f"{parts.hostname} cannot be reached ({type(error).__name__}). Check name resolution, "
             f"the firewall, and HTTPS_PROXY in the daemon's environment."
         ) from error
+
+
+def _pages(config: Config) -> str:
+    if not config.web.enabled:
+        raise _Off("off (web.enabled = false)")
+    return _address("web", config.web.host, config.web.port)
+
+
+def _links(config: Config) -> str:
+    _secret("web.secret_file", config.web.secret_file)
+    key = credentials.link_key(config)
+    if not config.web.public_url:
+        raise _Off("messages carry none (web.public_url is not set)")
+    if not key:
+        return f"lead to {config.web.public_url}, unsigned: readers need a way to the pages"
+    return f"lead to {config.web.public_url}, signed, good for {config.web.link_days} days"
+
+
+def _metrics(config: Config) -> str:
+    if not config.metrics.enabled:
+        raise _Off("off (metrics.enabled = false)")
+    if config.metrics.host:
+        return _address("metrics", config.metrics.host, config.metrics.port)
+    if not config.web.enabled:
+        raise _Wrong("the pages, where they would be, are off: set metrics.host.")
+    return "at /metrics of the pages"
+
+
+def _intake(config: Config) -> str:
+    if not config.intake.enabled:
+        raise _Off("off (intake.enabled = false): records come by the spool")
+    signatures_of(config.intake)
+    tls_of(config.intake)
+    return _address("intake", config.intake.host, config.intake.port)
+
+
+def _address(table: str, host: str, port: int) -> str:
+    try:
+        server.listener(host, port).close()
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise _Wrong(
+                f"{table}: cannot listen on {host} port {port}: {error.strerror or error}. Set "
+                f"{table}.host to an address of this host."
+            ) from error
+        return f"{host} port {port} is in use: by the daemon, if it runs"
+    return f"{host} port {port} is free for the daemon"
+
+
+def _secret(key: str, path: str) -> None:
+    if not path:
+        return
+    try:
+        mode = stat.S_IMODE(Path(path).stat().st_mode)
+    except OSError:
+        return  # who reads it says so
+    if mode & 0o077 & ~0o040:
+        raise _Wrong(f"{key} {path} has mode {mode:04o}: it holds a secret. chmod 0600 it.")
 
 
 def _writable(folder: Path, key: str, remedy: str) -> None:
