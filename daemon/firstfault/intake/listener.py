@@ -122,7 +122,7 @@ class _Connection:
             except (Cut, TimeoutError):
                 raise
             except Exception:  # boundary: one request must not end the service
-                LOGGER.exception("event=request-error")
+                LOGGER.exception("request-error", extra={"values": {}})
                 answer = Answer(500, b'{"error": "the daemon failed; its log says why"}')
             whole = self._http.their_state is h11.DONE
             await self._send(answer, method, last=busy() or not whole)
@@ -221,7 +221,7 @@ class Listener:
             except OSError as error:
                 # Out of descriptors, or the sender has gone again: neither ends the service.
                 free.release()
-                LOGGER.debug("event=not-accepted error=%r", error.strerror)
+                LOGGER.debug("not-accepted", extra={"values": {"error": error.strerror}})
                 await asyncio.sleep(0.1)
                 continue
             task = asyncio.create_task(self._serve(sock, free))
@@ -234,9 +234,9 @@ class Listener:
             reader, writer = await self._streams(sock)
             await _Connection(reader, writer, self._times).serve(self._handler, free.locked)
         except (OSError, TimeoutError, Cut, h11.ProtocolError) as error:
-            LOGGER.debug("event=connection-ended error=%r", error)
+            LOGGER.debug("connection-ended", extra={"values": {"error": repr(error)}})
         except Exception:  # boundary: one connection must not end the others
-            LOGGER.exception("event=connection-error")
+            LOGGER.exception("connection-error", extra={"values": {}})
         finally:
             if writer is None:
                 sock.close()
