@@ -172,7 +172,7 @@ def _is_stop(each: Happened) -> bool:
 
 
 # srun names the node, and so do the controller and accounting (sacct from 23.02 on); else the one
-# node of the job that sent no record may be it.
+# node of the job that sent no record may be it, or the job has only one.
 def _failed_node(
     seen: list[Happened], told: Told, sources: set[str]
 ) -> tuple[str | None, set[str]]:
@@ -186,6 +186,8 @@ def _failed_node(
         return host, sources | ({"absent"} if host in told.absent else set())
     if not named and len(told.absent) == 1:
         return told.absent[0], sources | {"absent"}
+    if not named and len(told.nodes) == 1:
+        return told.nodes[0], sources  # it may be up again by now, and have reported
     return None, sources
 
 
