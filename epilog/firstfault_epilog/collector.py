@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from firstfault_epilog.asking import Question
     from firstfault_epilog.push import Delivery
 
+# An end that is to be collected, and what was asked for.
+Granted = Tuple[Place, Pending, Asked]
+
 # EX_TEMPFAIL and EX_SOFTWARE of sysexits.h: the script that starts the collector tells them apart.
 NOT_NOW = 75
 FAILED = 70
@@ -73,12 +76,18 @@ def _work(settings: Settings) -> int:
     stop_at = begun + _patience_s()
     question: Optional["Question"] = None
     delivery: Optional["Delivery"] = None
+    granted: List[Granted] = []
+    asks = True
     while True:
-        question, ask_s, asked = _ask(settings, question)
+        ask_s = None
+        if asks:
+            question, ask_s, asked = _ask(settings, question, granted)
+            status = max(status, asked)
+            # What could not be used is not tried again and again.
+            asks = ask_s is not None or not asked
         delivery, send_s = _send(settings, delivery)
-        status = max(status, asked)
         left_s = min((s for s in (ask_s, send_s) if s is not None), default=None)
-        waits = question is None and delivery is None
+        waits = question is None and delivery is None and not granted
         if left_s is None or (waits and time.monotonic() + left_s > stop_at):
             break
         _wait(settings.queue, left_s, [c.child.receiver for c in (question, delivery) if c])
@@ -94,16 +103,25 @@ def _patience_s() -> float:
     return WAIT_DETACHED_S if os.environ.get("FIRSTFAULT_DETACHED") else WAIT_S
 
 
-# One step of asking about pending ends: the question under way, the seconds until the next step
-# (None where no end waits), and the status. The boundary at which a failure in it stops.
+# One step of asking about pending ends, or of collecting one that is `granted`: the question under
+# way, the seconds until the next step (None where no end waits), and the status. The boundary at
+# which a failure in it stops.
 def _ask(
-    settings: Settings, question: Optional["Question"]
+    settings: Settings, question: Optional["Question"], granted: List[Granted]
 ) -> Tuple[Optional["Question"], Optional[float], int]:
     try:
+        if granted:
+            return None, 0.0, _take_wanted(granted.pop(0), settings)
         if question is None and not pending.waiting(settings.spool):
             return None, None, 0
         if settings.daemon is None:
-            return None, None, _take_rest(settings)
+            # The configuration changed: nobody is asked any more, and every end is collected.
+            places = pending.waiting(settings.spool)
+            granted += [
+                (place, end, Asked())
+                for place, end in pending.readable(settings.spool, places, warn)
+            ]
+            return None, 0.0 if granted else None, 0
         # http.client and ssl are not loaded where nobody is asked.
         from firstfault_epilog import asking
 
@@ -113,22 +131,21 @@ def _ask(
         if not asking.is_answered(question):
             return question, POLL_S, 0
         outcome = asking.end(settings, question, time.time())
+        if outcome.fault is not None:
+            warn(f"{len(question.ends)} ends wait for the daemon's word: {outcome.fault}")
+        if outcome.lost:
+            warn(f"{outcome.lost} ends were given up: the daemon could not tell if they matter")
+        for place, end in outcome.unwanted:
+            _let_go(settings, end.entry, end.moment)
+            os.unlink(place.path)
+        granted += outcome.wanted
+        return None, 0.0, 0
+    except OSError as error:
+        warn(f"pending ends: {error.strerror} ({error.filename})")
+        return None, None, NOT_NOW
     except Exception as error:  # noqa: BLE001 (the boundary: the reason is told)
         warn(f"pending ends: {type(error).__name__}: {error}")
         return None, None, FAILED
-    if outcome.fault is not None:
-        warn(f"{len(question.ends)} ends wait for the daemon's word: {outcome.fault}")
-    if outcome.lost:
-        warn(f"{outcome.lost} ends were given up: the daemon could not tell whether they matter")
-    for place, end in outcome.unwanted:
-        _let_go(settings, end.entry, end.moment)
-        os.unlink(place.path)
-    statuses = {0}
-    for place, end, asked in outcome.wanted:
-        statuses.add(_take_wanted(place, end, asked, settings))
-        if not entries.is_empty(settings.queue):
-            statuses.add(_take_all(settings))
-    return None, 0.0, max(statuses)
 
 
 # One step of sending: the delivery under way, and the seconds until the next step (None where no
@@ -207,15 +224,9 @@ def _take(path: str, settings: Settings, clock: Clock) -> int:
     return 0
 
 
-# The configuration changed: nobody is asked any more, and every end is collected.
-def _take_rest(settings: Settings) -> int:
-    places = pending.waiting(settings.spool)
-    ends_left = pending.readable(settings.spool, places, warn)
-    return max([_take_wanted(place, end, Asked(), settings) for place, end in ends_left], default=0)
-
-
 # The same for an end that the daemon wants.
-def _take_wanted(place: Place, end: Pending, asked: Asked, settings: Settings) -> int:
+def _take_wanted(granted: Granted, settings: Settings) -> int:
+    place, end, asked = granted
     place = pending.begin(place)
     if place.attempts > entries.ATTEMPTS_MAX:
         reason = f"{entries.ATTEMPTS_MAX} collectors died or failed on it"
@@ -320,4 +331,5 @@ def warn(message: str) -> None:
         syslog.openlog("firstfault-epilog", syslog.LOG_PID, syslog.LOG_DAEMON)
         syslog.syslog(syslog.LOG_WARNING, message)
     else:
-        print(f"firstfault-epilog: {message}", file=sys.stderr)
+        # Before 3.9 Python keeps it until the end, which may be minutes away.
+        print(f"firstfault-epilog: {message}", file=sys.stderr, flush=True)

@@ -3,7 +3,7 @@
 Kernel records are overwritten, a cgroup is removed, a boot ends; logs stay for a while.
 """
 
-from typing import List, NamedTuple, Optional, Tuple
+from typing import List, NamedTuple, Optional, Set, Tuple
 
 from firstfault_epilog import cgroup, kernel, kernel_evidence, oom_table
 from firstfault_epilog.entries import Entry
@@ -54,20 +54,24 @@ def read(entry: Entry, job: Job, settings: Settings, clock: Clock) -> Moment:
 
 
 def joined(kept: Moment, later: Moment) -> Moment:
-    """The end as ``kept`` saw it, with what the kernel said since, where that is still there.
+    """The end as ``kept`` saw it, with what the kernel said right after.
 
-    ``later`` is the same end looked at again: after a reboot, or when records were overwritten
-    meanwhile, it has less to tell.
+    ``later`` is the same end looked at again: after a boot, or where records were overwritten
+    meanwhile, it has lost some of what was kept, and does not count.
     """
     same_boot = kept.boot_id is not None and kept.boot_id == later.boot_id
-    if not same_boot or _gaps(later) > _gaps(kept) or not later.kernel:
+    if not same_boot or not _sequences(kept) < _sequences(later):
         return kept
-    return kept._replace(
-        clock=later.clock,
-        kernel=later.kernel,
-        kernel_rows=later.kernel_rows,
-        alarmed=later.alarmed,
-    )
+    return kept._replace(clock=later.clock, kernel=later.kernel)
+
+
+def _sequences(moment: Moment) -> Set[int]:
+    return {
+        line.sequence
+        for file in moment.kernel
+        for excerpt in file.excerpts
+        for line in kernel.parse(excerpt.data)
+    }
 
 
 def started_at_s(job: Job, settings: Settings) -> float:
@@ -75,10 +79,6 @@ def started_at_s(job: Job, settings: Settings) -> float:
     if job.started_at_s is not None:
         return job.started_at_s
     return job.ended_at_s - settings.max_job_age_s
-
-
-def _gaps(moment: Moment) -> int:
-    return sum(row.state != "full" for row in moment.kernel_rows)
 
 
 def _kernel(

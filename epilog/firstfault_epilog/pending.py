@@ -68,15 +68,8 @@ def folder(spool: str) -> str:
 
 def prepare(spool: str) -> None:
     """Makes the folder. Raises OSError, also where others could write to it."""
-    path = folder(spool)
-    os.makedirs(path, mode=0o700, exist_ok=True)
-    info = os.lstat(path)
-    if not stat.S_ISDIR(info.st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, "it is not a folder, or a link to one", path)
-    if info.st_uid != os.geteuid() or info.st_mode & 0o022:
-        raise PermissionError(
-            errno.EPERM, "others own it or may write to it: chown root and chmod 700 it", path
-        )
+    os.makedirs(folder(spool), mode=0o700, exist_ok=True)
+    _check(folder(spool))
 
 
 def keep(settings: Settings, pending: Pending, record_id: str, ask_at_s: float) -> int:
@@ -102,11 +95,9 @@ def keep(settings: Settings, pending: Pending, record_id: str, ask_at_s: float) 
 def waiting(spool: str) -> List[Place]:
     """All pending ends, the oldest first; none where there is no folder. Raises OSError."""
     try:
-        prepared = os.lstat(folder(spool))
+        _check(folder(spool))
     except FileNotFoundError:
         return []
-    if prepared.st_uid != os.geteuid() or prepared.st_mode & 0o022:
-        prepare(spool)
     found = []
     for name in os.listdir(folder(spool)):
         attempts, _, rest = name.partition(".")
@@ -216,6 +207,16 @@ def forget_lost(spool: str) -> None:
         os.unlink(os.path.join(folder(spool), _LOST))
     except FileNotFoundError:
         pass
+
+
+def _check(path: str) -> None:
+    info = os.lstat(path)
+    if not stat.S_ISDIR(info.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, "it is not a folder, or a link to one", path)
+    if info.st_uid != os.geteuid() or info.st_mode & 0o022:
+        raise PermissionError(
+            errno.EPERM, "others own it or may write to it: chown root and chmod 700 it", path
+        )
 
 
 # Those that wait longest have been asked for most.

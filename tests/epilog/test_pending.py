@@ -18,6 +18,7 @@ import pytest
 
 from firstfault.model import evidence
 from firstfault_epilog import collector, pending
+from firstfault_epilog.moment import ALARM_S
 from tests.epilog.node import (
     OOM_AT_S,
     RECORDED_OFFSET_S,
@@ -331,6 +332,35 @@ def test_a_node_that_was_booted_meanwhile_goes_on_from_its_disk(node: Node, daem
     assert {record.boot_id for record in daemon.records} == {"6f2d0a60-0000-4000-8000-000000000001"}
     assert b"Killed process 7" in file_of(first, "kmsg")
     assert kept(node) == []
+
+
+@pytest.mark.parametrize(
+    ("log", "kept_line", "new_line"),
+    [
+        # What came a moment after the end.
+        ("6,1,{at},-;segfault 1\n6,2,{at},-;segfault 2\n", True, True),
+        # What was overwritten since, whatever came.
+        ("6,2,{at},-;segfault 2\n", True, False),
+    ],
+)
+def test_what_the_kernel_said_is_never_less_than_it_was_at_the_end(
+    node: Node, daemon: Daemon, log: str, kept_line: bool, new_line: bool
+) -> None:
+    at = int(OOM_AT_S * 1e6)
+    ended_at_s = RECORDED_OFFSET_S + OOM_AT_S + ALARM_S + 60
+    node.kmsg.write_text(f"6,1,{at},-;segfault 1\n")
+    configure(node, daemon, FIRSTFAULT_PENDING_ASK_S="7000")
+    # Its start is not known: older than an hour is no alarm, but evidence.
+    end_job_at(node, ended_at_s, **QUIET)
+    collect_until(node, lambda: kept(node) != [])
+    node.kmsg.write_text(log.format(at=at))
+    daemon.word = lambda _: {"wanted": "yes"}
+    ask_now(node)
+
+    node.collect()
+
+    told = file_of(daemon.records[0], "kmsg")
+    assert (b"segfault 1" in told, b"segfault 2" in told) == (kept_line, new_line)
 
 
 def test_where_nobody_is_to_be_asked_any_more_all_that_waited_is_collected(
