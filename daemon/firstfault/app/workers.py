@@ -20,6 +20,7 @@ from firstfault.app.journal import say, trouble
 from firstfault.app.retention import Retention
 from firstfault.app.sender import Sender
 from firstfault.app.settling import READ_EVERY_S, Settling
+from firstfault.app.sweep import Sweeper
 from firstfault.config import Config
 from firstfault.deliver.outcome import Channel
 from firstfault.diagnosis import diagnose
@@ -96,6 +97,10 @@ def table(parts: Parts) -> dict[str, Worker]:
     }
     if settling.is_read:
         workers["slurm-settings"] = Worker(settling.once, READ_EVERY_S)
+    slurm = parts.config.slurm
+    if _is_asked(parts.config) and slurm.sweep_s:
+        sweeper = Sweeper(parts.database, parts.slurm, parts.config.ends, slurm.sweep_after_s)
+        workers["sweep"] = Worker(partial(_sweep, parts, sweeper), slurm.sweep_s)
     # A worker for each channel: a receiver that hangs holds up no other.
     for name, channel in parts.channels.items():
         sender = Sender(parts.database, name, channel, parts.config.slack.attempts)
@@ -159,6 +164,12 @@ def _ask(parts: Parts) -> int:
 def _retain(parts: Parts) -> int:
     Retention(parts.config, parts.database, parts.bells.stop).once(now())
     return 0  # once in a while is enough: what is left over has been removed, or is open
+
+
+def _sweep(parts: Parts, sweeper: Sweeper) -> int:
+    if sweeper.once(now()):
+        parts.bells.ring("judge")
+    return 0  # what comes later than this look is for the next
 
 
 def _take_in(parts: Parts) -> int:
