@@ -20,8 +20,8 @@ TROUBLES_MAX = 3
 # In one go: so many, and none is begun after so many seconds.
 RECORDS_MAX = 200
 SECONDS = 5.0
-# The last one's signature, connection and answer have limits of their own.
-DEADLINE_S = 90.0
+# Beyond what name service, signature, connection and answer of the last one may take.
+DEADLINE_S = 150.0
 
 Tell = Callable[[str], None]
 Send = Callable[[Dict[str, Any]], None]

@@ -39,14 +39,15 @@ class Answer(NamedTuple):
     fault: Optional[str]
 
 
-class _Wire(io.RawIOBase):
-    """A connection as http.client uses it, with one deadline and one limit for the whole answer."""
+class _Wire:
+    """A connection as http.client uses one, with one deadline for all of it.
+
+    http.client closes it before it reads the answer's body: closing is `_request`'s business.
+    """
 
     def __init__(self, connected: socket.socket, deadline: float) -> None:
-        super().__init__()
         self._socket = connected
         self._deadline = deadline
-        self._room = ANSWER_BYTES_MAX
 
     def sendall(self, data: bytes) -> None:
         view = memoryview(data)
@@ -55,7 +56,20 @@ class _Wire(io.RawIOBase):
             view = view[self._socket.send(view[: 1 << 16]) :]
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(self)
+        return io.BufferedReader(_Incoming(self._socket, self._deadline))
+
+    def close(self) -> None:
+        pass
+
+
+class _Incoming(io.RawIOBase):
+    """What comes in, until the deadline and up to `ANSWER_BYTES_MAX` with all headers."""
+
+    def __init__(self, connected: socket.socket, deadline: float) -> None:
+        super().__init__()
+        self._socket = connected
+        self._deadline = deadline
+        self._room = ANSWER_BYTES_MAX
 
     def readable(self) -> bool:
         return True

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import http.client
 import os
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from firstfault.intake import munge
+from tests.epilog.conftest import ROOT
 from tests.epilog.node import Node, run_script
 from tests.epilog.receiver import Receiver, Reply, Request, certificate
+from tests.epilog.test_archive import older_pythons
 from tests.epilog.test_push import collect_until, forget_waits, refused, waiting
 from tests.intake import senders
 from tests.intake.munged import Munged, munged
@@ -200,13 +205,43 @@ def test_check_tells_what_is_wrong_with_daemon_certificate_and_key(
     assert "Connection refused" in gone
 
 
-def test_over_tls_a_record_reaches_the_daemon(node: Node, munged: Munged, tmp_path: Path) -> None:
-    made = certificate(tmp_path)
-    with serving(tmp_path / "other", certificate=made) as served:
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "python", [sys.executable, *older_pythons()], ids=lambda path: Path(path).name
+)
+def test_any_python_sends_over_tls_and_trusts_no_other_certificate(
+    node: Node, munged: Munged, tmp_path: Path, python: str
+) -> None:
+    for name in ("ours", "other"):
+        (tmp_path / name).mkdir()
+    ours, other = certificate(tmp_path / "ours"), certificate(tmp_path / "other")
+    with serving(tmp_path / "intake", certificate=ours) as served:
         keys = by_key(node, f"https://localhost:{served.port}")
-        node.configure(**keys, FIRSTFAULT_CA_FILE=str(made.certificate))
+        node.configure(**keys, FIRSTFAULT_CA_FILE=str(other.certificate))
+        command = [python, *node.command()[1:-3]]
+        check = [*command, "check", "--config", str(node.conf)]
+        refused = subprocess.run(check, env={}, capture_output=True, text=True).stdout
+        node.configure(**keys, FIRSTFAULT_CA_FILE=str(ours.certificate))
         node.end_job()
-        said = attempt(node)
+        collect = [*command, "collect", "--config", str(node.conf)]
+        done = subprocess.run(collect, env={}, capture_output=True, text=True, timeout=60)
 
-    assert said == ""
+    assert f"FAIL daemon https://localhost:{served.port}: " in refused
+    assert "TLS: " in refused
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(served.kept.records) == 1
+
+
+def test_munge_and_sending_need_no_more_of_roots_rights_than_the_unit_leaves(
+    node: Node, served: Served
+) -> None:
+    unit = (ROOT / "etc/systemd/firstfault-collector.service").read_text()
+    (names,) = re.findall("^CapabilityBoundingSet=(.*)$", unit, re.MULTILINE)
+    kept = ",".join("+" + name.lower()[4:] for name in names.split())
+    node.end_job()
+    argv = ["setpriv", "--bounding-set", f"-all,{kept}", "--no-new-privs", *node.command()]
+
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+
+    assert (done.returncode, done.stderr) == (0, "")
     assert len(served.kept.records) == 1

@@ -210,6 +210,19 @@ def test_a_length_that_is_a_lie_costs_no_memory(length: bytes) -> None:
     assert answer.status in (None, 200)
 
 
+@pytest.mark.parametrize("ends", [b"", b"Connection: close\r\n", b"Connection: keep-alive\r\n"])
+def test_an_answer_may_come_in_pieces(ends: bytes) -> None:
+    def in_pieces(connection: socket.socket) -> None:
+        for piece in (HEAD, ends, b"Content-Length: 20\r\n", b"\r\n", b'{"result":', b' "stored"}'):
+            connection.sendall(piece)
+            time.sleep(0.05)
+
+    with answering(in_pieces) as settings:
+        answer = sending.get(settings, "/healthz")
+
+    assert answer == sending.Answer(200, {"result": "stored"}, None, None)
+
+
 def test_an_answer_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "ANSWER_BYTES_MAX", 1 << 20)
 
