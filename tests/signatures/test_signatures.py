@@ -261,3 +261,18 @@ def test_words_in_any_letters_are_found_where_the_pattern_reads_them_so() -> Non
 
     assert found.narrowest("KaBoom 7")
     assert found.narrowest("KaBoo 7") is None
+
+
+def test_exceptions_mean_the_same_when_they_are_found_by_words() -> None:
+    plain, by_words = (
+        ordered(signatures("exception"), all_by_words=many) for many in (False, True)
+    )
+    texts = [
+        text
+        for target in TARGETS
+        for each in signatures(target)
+        for text in (*each.signature.samples, *each.signature.near_misses)
+    ]
+
+    for text in texts:
+        assert by_words.narrowest(text) is plain.narrowest(text)

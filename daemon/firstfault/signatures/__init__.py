@@ -17,6 +17,7 @@ from · ``wrong_if``: what would prove the reading wrong.
 
 from __future__ import annotations
 
+import itertools
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -74,6 +75,17 @@ def _known() -> dict[str, Ordered]:
     return _ordered([each for name, text in _files() for each in read(text, name)] + _site)
 
 
+# Of so many exceptions it pays to find the words of their signatures: a job of a thousand nodes
+# has thousands, most jobs have a few.
+_FEW = 200
+_exceptions_read = itertools.count()
+
+
+@cache
+def _by_words() -> Ordered:
+    return ordered(signatures("exception"), all_by_words=True)
+
+
 def _ordered(found: Iterable[Compiled]) -> dict[str, Ordered]:
     by_target: dict[str, list[Compiled]] = {target: [] for target in TARGETS}
     for each in found:
@@ -98,6 +110,7 @@ def use_site(texts: Mapping[str, str]) -> int:
         overlaps(order)
     _site[:] = found
     _known.cache_clear()
+    _by_words.cache_clear()
     known_anchors.cache_clear()
     return len(found)
 
@@ -121,7 +134,8 @@ def signatures(target: str) -> tuple[Compiled, ...]:
 
 def meaning(target: str, text: str) -> Signature | None:
     """The narrowest signature of ``target`` that matches ``text``."""
-    found = _known()[target].narrowest(text)
+    many = target == "exception" and next(_exceptions_read) >= _FEW
+    found = (_by_words() if many else _known()[target]).narrowest(text)
     return found.signature if found else None
 
 

@@ -59,8 +59,11 @@ class Ordered(msgspec.Struct, frozen=True):
         return best[0] if best else None
 
 
-def ordered(signatures: Iterable[Compiled]) -> Ordered:
+def ordered(signatures: Iterable[Compiled], *, all_by_words: bool = False) -> Ordered:
     """``signatures``, all of one target, in their order.
+
+    Those of exceptions are looked for by words only with ``all_by_words``: for a few exceptions it
+    would cost more to find the words than it saves.
 
     Raises `SignatureError` for an id that stands there twice and for a ``narrower_than`` that
     names no signature or leads back to its own.
@@ -71,15 +74,15 @@ def ordered(signatures: Iterable[Compiled]) -> Ordered:
         if (first := by_id.setdefault(each.signature.id, each)) is not each:
             raise SignatureError(f"{each.place}: id: it stands in {first.origin}, too")
     wider = {name: frozenset(_wider(each, by_id)) for name, each in by_id.items()}
-    # Exceptions are few: for them it would cost more to find the words than it saves.
-    named = {
-        name: () if each.signature.target == "exception" else words(each.signature.pattern)
+    sought = {
+        name: each.signature.pattern if all_by_words or each.signature.target != "exception" else ""
         for name, each in by_id.items()
     }
+    named = {name: words(pattern) if pattern else () for name, pattern in sought.items()}
     folded = {
-        name: words(by_id[name].signature.pattern, folded=True)
+        name: words(sought[name], folded=True)
         for name, exact in named.items()
-        if not exact and by_id[name].signature.target != "exception"
+        if sought[name] and not exact
     }
     words_of = named | folded
     always = tuple(each for each in found if not words_of[each.signature.id])
