@@ -49,7 +49,7 @@ from firstfault.store.database import Database
 JUDGE_LEASE_S = 60.0
 JUDGE_LEASE_S_A_NODE = 0.01
 LARGE_NODES = 1000
-ASK_LEASE_S = 90.0
+ASK_LEASE_S = 150.0  # pyslurm may take slurm.timeout_s, and sacct after it
 DELIVER_LEASE_S = 60.0
 BATCH = 50
 ASK_BATCH = 500
