@@ -31,7 +31,7 @@ VALUES = st.recursive(
 
 @given(VALUES, st.sampled_from([2, 4, 5]))
 def test_plain_values_are_as_pickle_reads_them(value: object, protocol: int) -> None:
-    assert plain(pickle.dumps(value, protocol)) == value
+    assert plain(pickle.dumps(value, protocol)) == (value, True)
 
 
 class Evil:
@@ -57,8 +57,9 @@ def test_of_a_pickle_that_was_cut_what_stands_before_is_read() -> None:
     data = pickle.dumps(value, 2)
     whole = data.index(b"entries")
 
-    assert plain(data[:whole])["status"] == {"0": {"begun": 5}}
-    assert plain(data[:-4])["entries"][0] == {"n": 1}
+    assert plain(data[:whole]).value["status"] == {"0": {"begun": 5}}
+    assert plain(data[:-4]).value["entries"][0] == {"n": 1}
+    assert not plain(data[:-4]).whole
 
 
 def test_wherever_it_is_cut_or_spoiled_only_its_own_error_is_raised() -> None:
@@ -93,7 +94,7 @@ def test_wherever_it_is_cut_or_spoiled_only_its_own_error_is_raised() -> None:
 )
 def test_what_is_no_sound_pickle_does_no_harm(evil: bytes) -> None:
     try:
-        value = plain(evil)
+        value, _ = plain(evil)
     except NotPlain:
         return
 
@@ -105,4 +106,13 @@ def test_a_dump_that_torch_wrote_is_as_pickle_reads_it() -> None:
     for file in folder.glob("nccl_trace_rank_*"):
         data = file.read_bytes()
 
-        assert plain(data) == pickle.loads(data)
+        assert plain(data) == (pickle.loads(data), True)
+
+
+def test_what_takes_too_long_is_read_in_part() -> None:
+    begun = pickle.dumps({"status": 1}, 2)[:-1]
+    deep = plain(begun + b"]" * 3_000_000)
+
+    assert deep == ({"status": 1}, False)
+    with pytest.raises(NotPlain):
+        plain(begun + b"(" * 3_000_000)

@@ -66,8 +66,7 @@ def recorded(document: Document) -> tuple[WorkStatus | RecordedWork, ...]:
     Empty where the file's name tells no rank, or the dump cannot be read.
     """
     named = _RANK.search(document.name)
-    whole = document.complete and (document.size or 0) <= _MOST
-    top = _load(document)
+    top, whole = _load(document)
     if named is None or not isinstance(top, Mapping):
         return ()
     rank = int(named[1])
@@ -88,14 +87,18 @@ def recorded(document: Document) -> tuple[WorkStatus | RecordedWork, ...]:
     return tuple(found)
 
 
-def _load(document: Document) -> Any:
+# The dump, and whether all of it was read.
+def _load(document: Document) -> tuple[Any, bool]:
     data = document.excerpts[0].data[:_MOST] if document.excerpts else b""
     if not data or document.excerpts[0].offset != 0:
-        return None
+        return None, False
     try:
-        return plain(data) if data.startswith(PICKLED) else msgspec.json.decode(data)
+        if data.startswith(PICKLED):
+            value, whole = plain(data)
+            return value, whole and document.complete
+        return msgspec.json.decode(data), document.complete
     except (NotPlain, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        return None, False
 
 
 def _dicts(value: Any) -> Iterable[Mapping[str, Any]]:
