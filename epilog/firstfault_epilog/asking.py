@@ -20,7 +20,7 @@ TOGETHER_S = 5.0
 # Nodes whose jobs end at the same moment do not ask at the same moment: up to this part later.
 JITTER = 1 / 3
 # An address that hangs, munged, the connection and the answer have limits of their own.
-DEADLINE_S = 90.0
+DEADLINE_S = 150.0
 # Where the daemon says nothing at all an end is not given up as soon.
 UNHEARD_TTL_S = 86400.0
 

@@ -137,7 +137,7 @@ def _ask(
             warn(f"{outcome.lost} ends were given up: the daemon could not tell if they matter")
         for place, end in outcome.unwanted:
             _let_go(settings, end.entry, end.moment)
-            os.unlink(place.path)
+            pending.drop(place)
         granted += outcome.wanted
         return None, 0.0, 0
     except OSError as error:
@@ -227,7 +227,10 @@ def _take(path: str, settings: Settings, clock: Clock) -> int:
 # The same for an end that the daemon wants.
 def _take_wanted(granted: Granted, settings: Settings) -> int:
     place, end, asked = granted
-    place = pending.begin(place)
+    try:
+        place = pending.begin(place)
+    except FileNotFoundError:
+        return 0
     if place.attempts > entries.ATTEMPTS_MAX:
         reason = f"{entries.ATTEMPTS_MAX} collectors died or failed on it"
         warn(f"pending end {place.path}: {reason}: put aside")
@@ -250,7 +253,7 @@ def _take_wanted(granted: Granted, settings: Settings) -> int:
         warn(f"spool {settings.spool}: {error.strerror}: a pending end waits: make room in it")
         pending.take_back(place, time.time() + WAIT_S)
         return NOT_NOW
-    os.unlink(place.path)
+    pending.drop(place)
     return 0
 
 

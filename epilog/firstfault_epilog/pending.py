@@ -11,6 +11,7 @@ the collector's lock.
 """
 
 import base64
+import contextlib
 import errno
 import json
 import os
@@ -147,11 +148,22 @@ def readable(spool: str, places: List[Place], tell: Tell) -> List[Tuple[Place, P
 
 def postpone(place: Place, ask_at_s: float) -> None:
     """The daemon is asked again at ``ask_at_s``. Raises OSError."""
-    os.utime(place.path, (ask_at_s, ask_at_s))
+    # Not there: pushed out by newer ends while the daemon was asked.
+    with contextlib.suppress(FileNotFoundError):
+        os.utime(place.path, (ask_at_s, ask_at_s))
+
+
+def drop(place: Place) -> None:
+    """Forgets the end. Raises OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(place.path)
 
 
 def begin(place: Place) -> Place:
-    """The end, about to be collected: counted, so that one that kills collectors is seen."""
+    """The end, about to be collected: counted, so that one that kills collectors is seen.
+
+    Raises FileNotFoundError where newer ends pushed it out meanwhile, and OSError.
+    """
     head, name = os.path.split(place.path)
     again = os.path.join(head, f"{place.attempts + 1}.{name.partition('.')[2]}")
     os.rename(place.path, again)
@@ -203,10 +215,8 @@ def lost(spool: str) -> int:
 
 def forget_lost(spool: str) -> None:
     """A record has told of them."""
-    try:
+    with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(folder(spool), _LOST))
-    except FileNotFoundError:
-        pass
 
 
 def _check(path: str) -> None:

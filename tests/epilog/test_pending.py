@@ -431,6 +431,32 @@ def test_more_than_may_wait_push_out_the_oldest_and_this_is_told(
     assert pending.lost(str(node.spool)) == 2
 
 
+@pytest.mark.parametrize("said", ["yes", "no", "later"])
+def test_an_end_that_is_pushed_out_while_it_is_asked_about_is_gone_and_holds_up_no_other(
+    node: Node, daemon: Daemon, said: str
+) -> None:
+    thought = threading.Event()
+
+    def think(_: object) -> object:
+        thought.wait(30)
+        return {"wanted": said}
+
+    daemon.word = think
+    daemon.again_s = 1000
+    configure(node, daemon, FIRSTFAULT_PENDING_MAX="1")
+    node.end_job(SLURM_JOB_ID="12", **QUIET)
+    with collecting(node) as process:
+        wait_until(lambda: daemon.asked != [])
+        node.end_job(SLURM_JOB_ID="13", **QUIET)
+        wait_until(lambda: [path.name.split("-")[1] for path in kept(node)] == ["13"])
+        thought.set()
+        process.wait(30)
+
+    assert process.returncode == 0
+    assert [record.job for record in daemon.records] == (["13"] if said == "yes" else [])
+    assert len(kept(node)) == (1 if said == "later" else 0)
+
+
 def test_a_file_that_is_no_pending_end_is_put_aside_and_holds_up_no_other(
     node: Node, daemon: Daemon
 ) -> None:
