@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from firstfault.slurm.command import run
 from firstfault.slurm.facts import FactsError
 from firstfault.slurm.sacct import Sacct, find
+from tests.fakes.sacct import SacctProgram
 
 # Answers as sacct does: offers the columns of 22.05, prints them with the delimiter it is given.
 SACCT = r"""#!/bin/sh
@@ -70,6 +73,95 @@ def test_a_failure_is_told_with_what_sacct_said(tmp_path: Path) -> None:
 
     with pytest.raises(FactsError, match=r"status 1: slurm_persist_conn_open: refused"):
         Sacct(path, 10).facts(["12"])
+
+
+END = dt.datetime(2026, 11, 30, 15, 56, 29, tzinfo=dt.UTC)
+
+
+def row(job: str, state: str, ended: str = "2026-11-30T15:56:29", **more: str) -> dict[str, str]:
+    known = {"JobID": job, "JobIDRaw": job, "State": state, "ExitCode": "1:0", "JobName": "x"}
+    return known | {"Start": "2026-11-30T15:00:00", "End": ended, "NodeList": "n1"} | more
+
+
+def test_a_window_is_asked_for_in_utc_and_gives_bad_ends_within_it(tmp_path: Path) -> None:
+    sacct = SacctProgram(tmp_path / "bin")
+    sacct.know(
+        {
+            "1": [row("1", "FAILED")],
+            "2": [row("2", "CANCELLED by 0")],
+            "3": [row("3", "COMPLETED")],
+            "4": [row("4", "FAILED", "2026-11-30T16:56:29")],
+            "5": [row("5", "RUNNING", "Unknown")],
+            "6": [row("6_1", "NODE_FAIL"), row("6_2", "OUT_OF_MEMORY")],
+        }
+    )
+    hour = dt.timedelta(hours=1)
+
+    found = Sacct(sacct.path, 20).ended(END - hour, END)
+
+    assert [facts.id for facts in found] == ["1", "2", "6_1", "6_2"]
+    asked = sacct.asked()[-1]
+    assert "--starttime=2026-11-30T14:56:29" in asked
+    assert "--endtime=2026-11-30T15:56:29" in asked
+    assert "--allocations" in asked
+
+
+def test_all_configured_clusters_are_asked_about(tmp_path: Path) -> None:
+    sacct = SacctProgram(tmp_path / "bin")
+    Sacct(sacct.path, 20, ("c1", "c2")).facts(["1"])
+
+    assert "--clusters=c1,c2" in sacct.asked()[-1]
+
+
+def test_other_tasks_of_an_array_are_no_answer(tmp_path: Path) -> None:
+    sacct = SacctProgram(tmp_path / "bin")
+    tasks = [row("7_0", "FAILED", JobIDRaw="8"), row("7_1", "FAILED", JobIDRaw="7")]
+    sacct.know({"7": tasks})
+
+    found = Sacct(sacct.path, 20).facts(["7"])
+
+    assert [facts.id for facts in found["7"]] == ["7_1"]
+    assert list(found) == ["7"]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "said"), [("garbage", "helpformat"), ("fail", "Connection refused")]
+)
+def test_what_is_no_answer_is_an_error_and_the_next_question_may_succeed(
+    tmp_path: Path, behaviour: str, said: str
+) -> None:
+    program = SacctProgram(tmp_path / "bin")
+    program.know({"1": [row("1", "FAILED")]})
+    asked = Sacct(program.path, 20)
+    program.behave(behaviour)
+    with pytest.raises(FactsError, match=said):
+        asked.facts(["1"])
+
+    program.behave("ok")
+    assert asked.facts(["1"])["1"][0].state == "FAILED"
+    program.behave(behaviour)
+    with pytest.raises(FactsError):
+        asked.facts(["1"])
+
+
+def test_a_table_that_is_cut_off_is_no_answer(tmp_path: Path) -> None:
+    path = program(tmp_path, SACCT + "printf 14\n")
+
+    with pytest.raises(FactsError, match="does not end as a table"):
+        Sacct(path, 10).facts(["12"])
+
+
+def test_never_more_than_one_sacct_runs(tmp_path: Path) -> None:
+    text = SACCT.replace(
+        "printf '%s\\n' \"$@\"",
+        'mkdir "$0.running" || exit 9\nsleep 0.2\nrmdir "$0.running"\nprintf \'%s\\n\' "$@"',
+    )
+    assert "mkdir" in text
+    asked = Sacct(program(tmp_path, text), 30)
+    with ThreadPoolExecutor(5) as threads:
+        answers = list(threads.map(asked.facts, [["12"]] * 5))
+
+    assert all("12" in answer for answer in answers)
 
 
 def test_garbage_is_no_answer(tmp_path: Path) -> None:
