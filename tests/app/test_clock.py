@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pytest
 
@@ -36,33 +37,63 @@ def database(store_url: str) -> Iterator[Database]:
     opened.close()
 
 
-def test_only_a_step_back_makes_due_what_it_has_put_off(database: Database) -> None:
+class Watched(NamedTuple):
+    clocks: Clocks
+    once: Callable[[], int]
+    woken: list[dt.datetime]
+
+
+@pytest.fixture
+def watched(database: Database) -> Watched:
     clocks = Clocks()
     woken: list[dt.datetime] = []
-    watched = SetBack(
-        database,
-        lambda: woken.append(clocks.now()),
-        lambda: clocks.wall_s,
-        lambda: clocks.monotonic_s,
-    )
-    evidence.keep(database, [incoming()], clocks.now())
-    assert watched.once() == 0
-    clocks.run(10)
-    assert watched.once() == 0
-
-    clocks.wall_s -= 3600
-
-    assert watched.once() == 1
-    assert woken == [clocks.now()]
-    assert len(work.claim_jobs(database, clocks.now(), 60, 10).jobs) == 1
-    clocks.wall_s += 86400
-    assert watched.once() == 0
+    wall, monotonic = lambda: clocks.wall_s, lambda: clocks.monotonic_s
+    set_back = SetBack(database, lambda: woken.append(clocks.now()), wall, monotonic)
+    return Watched(clocks, set_back.once, woken)
 
 
-def test_what_lies_in_the_future_at_the_start_is_due(database: Database) -> None:
-    clocks = Clocks()
-    evidence.keep(database, [incoming()], clocks.now() + dt.timedelta(days=1))
+def due(database: Database, watched: Watched) -> int:
+    return len(work.claim_jobs(database, watched.clocks.now(), 60, 10).jobs)
 
-    SetBack(database, lambda: None, lambda: clocks.wall_s, lambda: clocks.monotonic_s).once()
 
-    assert len(work.claim_jobs(database, clocks.now(), 60, 10).jobs) == 1
+def test_only_a_step_back_makes_due_what_it_has_put_off(
+    database: Database, watched: Watched
+) -> None:
+    evidence.keep(database, [incoming()], watched.clocks.now())
+    watched.once()
+    watched.clocks.run(10)
+    watched.once()
+    assert watched.woken == []
+
+    watched.clocks.wall_s -= 3600
+    watched.once()
+
+    assert watched.woken == [watched.clocks.now()]
+    assert due(database, watched) == 1
+    watched.clocks.wall_s += 86400
+    watched.once()
+    assert len(watched.woken) == 1
+
+
+def test_what_was_in_hand_during_the_step_is_made_due_when_it_is_stored(
+    database: Database, watched: Watched
+) -> None:
+    before = watched.clocks.now()
+    watched.once()
+    watched.clocks.wall_s -= 3600
+    watched.once()
+    evidence.keep(database, [incoming()], before)
+    assert due(database, watched) == 0
+
+    watched.clocks.run(5)
+    watched.once()
+
+    assert due(database, watched) == 1
+
+
+def test_what_lies_in_the_future_at_the_start_is_due(database: Database, watched: Watched) -> None:
+    evidence.keep(database, [incoming()], watched.clocks.now() + dt.timedelta(days=1))
+
+    watched.once()
+
+    assert due(database, watched) == 1

@@ -20,7 +20,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str
         site = Site(folder, f"sqlite:///{folder}/ff.db", slack)
         site.expect(known)
         site.put(known)
-        site.finish(60)
+        site.finish(180)
     outcomes = told(site)
     return {job.case: (job.id, outcomes[job.id]) for job in known}
 

@@ -43,7 +43,7 @@ class Forked:
         """False once it has ended."""
         return self.process.is_alive()
 
-    def wait_for(self, pattern: str, timeout_s: float = 60) -> re.Match[str]:
+    def wait_for(self, pattern: str, timeout_s: float = 120) -> re.Match[str]:
         """Waits until the log holds ``pattern``."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
@@ -59,7 +59,7 @@ class Forked:
         self.process.kill()
         self.process.join(30)
 
-    def end(self, timeout_s: float = 60) -> int | None:
+    def end(self, timeout_s: float = 120) -> int | None:
         """Waits until it ends by itself; its exit status, None where it does not end."""
         self.process.join(timeout_s)
         return self.process.exitcode

@@ -96,7 +96,7 @@ def test_a_full_disk_loses_nothing(
         filler.unlink()
         assert put_what_fits(site, [*left, *records[2 * third :]]) == []
         site.free_leases()
-        site.come_to_rest(daemon, 120 + count)
+        site.come_to_rest(daemon, 300 + count)
 
     is_told_once_and_right(site, known, undisturbed)
     assert "No space left on device" in said_while_full or "disk is full" in said_while_full
@@ -117,13 +117,13 @@ def test_while_spool_and_reports_cannot_be_written_all_jobs_are_judged_and_told(
         remount(disk, "ro")
         os.kill(daemon.pid, 18)
 
-        slack.wait(sum(undisturbed[job.case][1].posted for job in known), 60)
+        slack.wait(sum(undisturbed[job.case][1].posted for job in known), 180)
 
         daemon.wait_for("event=delivery-failed .*channel=report .*Read-only file system")
         assert len(list(site.spool.glob("*.gz"))) == files > 100
         daemon.wait_for("event=records-stuck .*Read-only file system")
         remount(disk, "rw")
         (site.spool / "0-damaged.json").unlink()
-        site.come_to_rest(daemon, 120)
+        site.come_to_rest(daemon, 300)
 
     is_told_once_and_right(site, known, undisturbed)

@@ -90,7 +90,7 @@ def test_a_daemon_killed_ten_times_tells_all_and_the_same(
 
     known, ends = kill_again_and_again(site, 60, 10, random.Random(1130))
     site.free_leases()
-    site.finish(120)
+    site.finish(300)
 
     received = is_told_once_and_right(site, known, undisturbed)
     figures(received, ends, begun)
@@ -176,7 +176,7 @@ def test_a_database_that_is_killed_and_started_again_loses_nothing(
 
     known, ends = restarted_under(site, postgresql, count, restarts)
     site.free_leases()
-    site.finish(60 + count)
+    site.finish(300 + count)
 
     received = is_told_once_and_right(site, known, undisturbed)
     figures(received, ends, begun)

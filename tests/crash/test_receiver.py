@@ -37,7 +37,7 @@ def test_a_receiver_that_does_not_take_a_message_gets_it_again(
     getattr(slack, how)(2)
     site.put(known)
 
-    site.finish(60)
+    site.finish(180)
 
     slack.refused.clear()
     received = is_told_once_and_right(site, known, undisturbed)
@@ -69,7 +69,7 @@ def test_a_receiver_that_asks_for_time_is_left_alone(tmp_path: Path, slack: Slac
     slack.rate_limit(1, retry_after_s=3)
     site.put(known)
 
-    site.finish(60)
+    site.finish(180)
 
     (refused,) = slack.refused
     assert min(message.monotonic_s for message in slack.messages) >= refused.monotonic_s + 3

@@ -50,12 +50,12 @@ def test_a_sacct_that_does_not_answer_delays_no_message_and_is_asked_again(
     with Forked(site.config) as daemon:
         site.put(known)
 
-        slack.wait(sum(outcome.posted for _, outcome in undisturbed.values()), 60)
+        slack.wait(sum(outcome.posted for _, outcome in undisturbed.values()), 180)
         daemon.wait_for(f"event=slurm-not-answering .*{said}")
         daemon.kill()
     (mend or (lambda sacct: sacct.behave("ok")))(site.sacct)
     site.free_leases()
-    site.finish(60)
+    site.finish(180)
 
     assert is_told_once_and_right(site, known, undisturbed).total() >= len(slack.messages)
 
@@ -74,7 +74,7 @@ def test_a_slow_sacct_delays_no_message_and_its_answer_counts(
     begun = time.monotonic()
     site.put(known)
 
-    site.finish(60 + 6 * seconds)
+    site.finish(180 + 6 * seconds)
 
     is_told_once_and_right(site, known, undisturbed)
     named = [message for message in slack.messages if message.monotonic_s < begun + seconds]

@@ -44,7 +44,7 @@ def test_a_burst_that_overflows_the_watch_is_taken_in_whole(
         assert count * EVENTS > queue_length() or count < 20_000
         begun = time.monotonic()
         os.kill(daemon.pid, signal.SIGCONT)
-        site.come_to_rest(daemon, 120 + count / 100)
+        site.come_to_rest(daemon, 300 + count / 100)
 
     print(f"\n{count} files taken in and judged in {time.monotonic() - begun:.0f} s")
     with closing(connect(site.store_url)) as database, database.reading() as connection:
@@ -67,7 +67,7 @@ def test_a_spool_that_is_replaced_is_found_by_the_scan(
         daemon.wait_for("event=worker-error worker=intake .*No such file or directory")
         (tmp_path / "before").rename(site.spool)
         site.put(known)
-        site.come_to_rest(daemon, 60)
+        site.come_to_rest(daemon, 180)
 
     is_told_once_and_right(site, known, undisturbed)
 
@@ -88,13 +88,13 @@ def test_a_record_that_cannot_be_put_aside_holds_up_no_other(
         site.put(known)
 
         daemon.wait_for("event=records-stuck .*0-damaged.json .*quarantine")
-        slack.wait(sum(outcome.posted for _, outcome in undisturbed.values()), 60)
+        slack.wait(sum(outcome.posted for _, outcome in undisturbed.values()), 180)
 
         assert damaged.exists()
         quarantine.unlink()
         (tmp_path / "away").rename(quarantine)
         daemon.wait_for("event=record-refused .*0-damaged.json.1")
-        site.come_to_rest(daemon, 60)
+        site.come_to_rest(daemon, 180)
     for path in quarantine.iterdir():
         path.unlink()
 

@@ -39,7 +39,7 @@ def test_a_loaded_daemon_whose_receiver_and_sacct_hang_ends_within_five_seconds(
         took_s = time.monotonic() - begun
     site.sacct.behave("ok")
     site.free_leases()
-    site.finish(120)
+    site.finish(300)
 
     slack.refused.clear()
     is_told_once_and_right(site, known, undisturbed)

@@ -20,6 +20,10 @@ CHECK_S = 5.0
 STEP_S = 2.0
 # Nothing is put off by more: a receiver's Retry-After is the longest.
 LONGEST_WAIT = dt.timedelta(hours=1)
+# What is in hand during a step is still put off by the clock of before it when it is stored. Such
+# stragglers are told from what has to wait by how far off they are.
+STRAGGLING_S = 120.0
+_NEAR = dt.timedelta(minutes=10)
 
 
 class SetBack:
@@ -37,20 +41,27 @@ class SetBack:
         self._wall = wall
         self._monotonic = monotonic
         self._ahead_s: float | None = None
+        self._straggling_until = 0.0
+        self._far = LONGEST_WAIT
 
     def once(self) -> int:
-        """Makes due what a step has put off; how much that was."""
+        """Makes due what a step has put off. Returns 0: there is no more to do at once."""
         ahead_s = self._wall() - self._monotonic()
-        now = dt.datetime.fromtimestamp(self._wall(), dt.UTC)
+        back_s = 0.0 if self._ahead_s is None else self._ahead_s - ahead_s
         touched = 0
-        if self._ahead_s is None:
-            touched = clock.bring_near(self._database, now, LONGEST_WAIT)
-        elif self._ahead_s - ahead_s > STEP_S:
-            touched = clock.bring_near(self._database, now, dt.timedelta(0))
-            s = round(self._ahead_s - ahead_s, 1)
-            say(logging.WARNING, "clock-set-back", s=s, made_due=touched)
+        if back_s > STEP_S:
+            touched = self._bring_near(dt.timedelta(0))
+            say(logging.WARNING, "clock-set-back", s=round(back_s, 1), made_due=touched)
+            self._far = max(_NEAR, dt.timedelta(seconds=back_s / 2))
+            self._straggling_until = self._monotonic() + STRAGGLING_S
+        elif self._ahead_s is None or self._monotonic() < self._straggling_until:
+            touched = self._bring_near(self._far)
         # Only now: where the store could not be written to, the next pass does it.
         self._ahead_s = ahead_s
         if touched:
             self._wake()
-        return touched
+        return 0  # what comes later is for the next look
+
+    def _bring_near(self, longest: dt.timedelta) -> int:
+        now = dt.datetime.fromtimestamp(self._wall(), dt.UTC)
+        return clock.bring_near(self._database, now, longest)
