@@ -16,12 +16,13 @@ from firstfault.report.text import command_rows
 
 _DOMAINS = ("user", "system", "either")
 _CONFIRM = "How to confirm it on a job"
-_OWNER = "What the job's owner changes, cheapest first"
+_OWNER = "What the job's owner does, cheapest first"
 _ADMINS = "What the administrators do"
 _VERIFY = "How to check that it helped"
 _PREVENT = "How to keep it from coming back"
 _WRONG = "What would prove this reading wrong"
 _SEE = "See also"
+_CAPITALS = "Names in capitals (JOB, HOST) stand for a job's own values: its report holds them."
 
 
 def listing() -> str:
@@ -51,7 +52,7 @@ def entry(text: CauseText, width: int) -> str:
         *_list(_CONFIRM, knowledge.general(text.confirm), width),
         *_commands(knowledge.commands_in_general(text.commands), width),
         *_list(_OWNER, knowledge.general(text.do), width, numbered=True),
-        *_list(_ADMINS, (f"Drain the node? {drain}", *knowledge.general(text.admins)), width),
+        *_list(_ADMINS, _administrators(text, drain), width),
         *_commands(drain_commands, width),
         *_list(_VERIFY, knowledge.general(text.verify), width),
         *_list(_PREVENT, knowledge.general(text.prevent), width),
@@ -60,6 +61,7 @@ def entry(text: CauseText, width: int) -> str:
     if text.see:
         rows += ["", _SEE]
         rows += [row for see in text.see for row in (f"  {see.title}", f"    {see.url}")]
+    rows += ["", *_wrapped(_CAPITALS, width)]
     return "\n".join(rows) + "\n"
 
 
@@ -91,7 +93,7 @@ def data(text: CauseText) -> dict[str, Any]:
 
 def document() -> str:
     """The whole knowledge base in Markdown: docs/causes.md."""
-    blocks = [_HEAD]
+    blocks = [_HEAD + _CAPITALS]
     for domain in _DOMAINS:
         texts = [text for text in knowledge.causes() if text.domain == domain]
         rows = [f"| [`{t.id}`](#{_anchor(t)}) | {t.domain} | {t.means} |" for t in texts]
@@ -111,7 +113,7 @@ failure explains.
 
 Who can act first: `user`, the job's owner (code or settings); `system`, the cluster's \
 administrators; `either`, as each verdict says. `firstfault causes ID` shows one of them in the \
-terminal. Names in capitals (JOB, HOST) stand for a job's own values; a report holds those."""
+terminal. """
 _COLUMNS = "| id | who | what it means |\n|---|---|---|"
 
 
@@ -129,7 +131,7 @@ def _section(text: CauseText) -> Iterator[str]:
     yield from _block(knowledge.commands_in_general(text.commands))
     if text.do:
         yield _items(_OWNER, knowledge.general(text.do), numbered=True)
-    yield _items(_ADMINS, (f"Drain the node? {drain}", *knowledge.general(text.admins)))
+    yield _items(_ADMINS, _administrators(text, drain))
     yield from _block(drain_commands)
     for title, phrases in (
         (_VERIFY, knowledge.general(text.verify)),
@@ -139,6 +141,11 @@ def _section(text: CauseText) -> Iterator[str]:
     ):
         if phrases:
             yield _items(title, phrases)
+
+
+def _administrators(text: CauseText, drain: str) -> tuple[str, ...]:
+    said = (f"Drain the node? {drain}", *knowledge.general(text.admins))
+    return (*said, "If the node has to go:") if text.drain == "look" else said
 
 
 def _items(title: str, phrases: Sequence[str], *, numbered: bool = False) -> str:
