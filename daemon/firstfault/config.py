@@ -58,9 +58,13 @@ class Store(msgspec.Struct, frozen=True):
     """[store]: the database."""
 
     url: str = "sqlite:////var/lib/firstfault/firstfault.db"
+    password_file: str = ""
     keep_evidence_days: float = 14.0
     keep_verdicts_days: float = 365.0
     max_evidence_bytes: int = 0
+
+    def __repr__(self) -> str:
+        return "Store(...)"  # the URL may hold a password
 
 
 class Slurm(msgspec.Struct, frozen=True):
@@ -113,7 +117,10 @@ class Slack(msgspec.Struct, frozen=True):
     webhook: str = ""
     webhook_file: str = ""
     timeout_s: float = 10.0
-    attempts: int = 12
+    attempts: int = 30
+
+    def __repr__(self) -> str:
+        return "Slack(...)"  # the webhook is a secret
 
 
 class Web(msgspec.Struct, frozen=True):
@@ -123,6 +130,8 @@ class Web(msgspec.Struct, frozen=True):
     host: str = "127.0.0.1"
     port: int = 8765
     public_url: str = ""
+    secret_file: str = ""
+    link_days: int = 14
 
 
 class Metrics(msgspec.Struct, frozen=True):
@@ -195,23 +204,6 @@ def parse(text: str, name: str) -> Config:
     for key, said in _contradictions(config):
         raise ConfigError(f"{name}: {key}: {said}")
     return config
-
-
-def webhook(config: Config) -> str:
-    """The webhook's URL, "" where Slack is off. Raises `ConfigError`, which does not quote it."""
-    if not config.slack.webhook_file:
-        return config.slack.webhook
-    path = Path(config.slack.webhook_file)
-    remedy = "It must hold the webhook's URL and be readable by the daemon's user only."
-    try:
-        url = path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"slack.webhook_file: {path} cannot be read: {error}. {remedy}"
-        ) from error
-    if not _URL.fullmatch(url):
-        raise ConfigError(f"slack.webhook_file: what {path} holds is no URL. {remedy}")
-    return url
 
 
 def keys(config: Config | None = None) -> dict[str, object]:
@@ -309,7 +301,7 @@ def _is_loopback(host: str) -> bool:
 
 def _numbers(config: Config) -> list[tuple[str, str]]:
     positive = ["spool.scan_s", "spool.max_file_bytes", "spool.max_record_bytes"]
-    positive += ["slurm.timeout_s", "slack.timeout_s", "slack.attempts"]
+    positive += ["slurm.timeout_s", "slack.timeout_s", "slack.attempts", "web.link_days"]
     positive += ["store.keep_evidence_days", "store.keep_verdicts_days"]
     positive += ["intake.max_connections", "intake.head_s", "intake.body_s"]
     not_negative = (
@@ -340,7 +332,7 @@ def _numbers(config: Config) -> list[tuple[str, str]]:
     wrong += [(key, f"must be {top} or less.") for key, top in most.items() if values[key] > top]
     wrong += [
         (key, "must be 0 to 65535 (0: any free one).")
-        for key in ("web.port", "metrics.port")
+        for key in ("web.port", "metrics.port", "intake.port")
         if not 0 <= values[key] <= 65535
     ]
     return [(key, f"is {values[key]}; it {said}") for key, said in wrong]

@@ -142,6 +142,28 @@ def test_a_changed_configuration_counts_at_once(tmp_path: Path) -> None:
             assert daemon.stop() == 0
 
 
+def test_shadow_mode_posts_nothing_then_or_later(tmp_path: Path) -> None:
+    with SlackServer() as slack:
+        tables = {"spool": {"scan_s": 0.2}, "slack": {"webhook": slack.url}}
+        config = configure(tmp_path, **tables)
+        posting = config.read_text()
+        config.write_text("shadow = true\n" + posting)
+        with Daemon(config) as daemon:
+            daemon.wait_for("event=shadow channels=slack kept_back=0")
+            put_job(tmp_path / "spool", "12")
+            daemon.wait_for("event=delivered job=12 channel=report")
+            config.write_text(posting)
+            daemon.process.send_signal(signal.SIGHUP)
+            daemon.wait_for("event=reloaded changed=shadow")
+            put_job(tmp_path / "spool", "13")
+            (message,) = slack.wait(1, 20)
+            daemon.wait_for("event=delivered job=13 channel=slack")
+            assert daemon.stop() == 0
+
+    assert "13" in str(message.payload)
+    assert len(slack.messages) == 1
+
+
 def test_a_wrong_configuration_is_told_and_changes_nothing(tmp_path: Path) -> None:
     config = configure(tmp_path, spool={"scan_s": 0.2})
     good = config.read_text()

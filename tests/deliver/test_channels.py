@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import socket
 import stat
+import threading
+import time
 from pathlib import Path
 
 import msgspec
@@ -111,6 +115,27 @@ def test_the_webhooks_secret_is_in_no_error() -> None:
     assert isinstance(result, Failed)
     assert result.retry
     assert "T000" not in result.reason
+
+
+def test_a_receiver_that_answers_byte_by_byte_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def trickle() -> None:
+            connection, _ = listening.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\n")
+                while True:
+                    connection.sendall(b"X-Slow: 1\r\n")
+                    time.sleep(0.05)
+
+        threading.Thread(target=trickle, daemon=True).start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/x"
+
+        result = Slack(url, 0.3, slack_payload(Links())).send(delivery(verdict()))
+
+    assert isinstance(result, Failed)
+    assert result.retry
+    assert "did not end its answer" in result.reason
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ from pathlib import Path
 import msgspec
 
 from firstfault.app import counters, passes
+from firstfault.app.clock import CHECK_S, SetBack
 from firstfault.app.journal import say, trouble
+from firstfault.app.links import Links
 from firstfault.app.retention import Retention
 from firstfault.app.sender import Sender
 from firstfault.app.settling import READ_EVERY_S, Settling
@@ -76,6 +78,7 @@ class Parts(msgspec.Struct, frozen=True):
     slurm: SlurmFacts
     channels: Mapping[str, Channel]
     bells: Bells
+    links: Links = Links()
 
 
 class Worker(msgspec.Struct, frozen=True):
@@ -94,13 +97,14 @@ def table(parts: Parts) -> dict[str, Worker]:
         "judge": Worker(partial(_judge, parts, settling)),
         "retention": Worker(partial(_retain, parts), RETAIN_EVERY_S),
         "ask": Worker(partial(_ask, parts)),
+        "clock": Worker(SetBack(parts.database, parts.bells.ring_all).once, CHECK_S),
     }
-    if settling.is_read:
-        workers["slurm-settings"] = Worker(settling.once, READ_EVERY_S)
     slurm = parts.config.slurm
     if _is_asked(parts.config) and slurm.sweep_s:
         sweeper = Sweeper(parts.database, parts.slurm, parts.config.ends, slurm.sweep_after_s)
         workers["sweep"] = Worker(partial(_sweep, parts, sweeper), slurm.sweep_s)
+    if settling.is_read:
+        workers["slurm-settings"] = Worker(settling.once, READ_EVERY_S)
     # A worker for each channel: a receiver that hangs holds up no other.
     for name, channel in parts.channels.items():
         sender = Sender(parts.database, name, channel, parts.config.slack.attempts)
@@ -161,15 +165,15 @@ def _ask(parts: Parts) -> int:
     return done
 
 
-def _retain(parts: Parts) -> int:
-    Retention(parts.config, parts.database, parts.bells.stop).once(now())
-    return 0  # once in a while is enough: what is left over has been removed, or is open
-
-
 def _sweep(parts: Parts, sweeper: Sweeper) -> int:
     if sweeper.once(now()):
         parts.bells.ring("judge")
     return 0  # what comes later than this look is for the next
+
+
+def _retain(parts: Parts) -> int:
+    Retention(parts.config, parts.database, parts.bells.stop).once(now())
+    return 0  # once in a while is enough: what is left over has been removed, or is open
 
 
 def _take_in(parts: Parts) -> int:
@@ -191,4 +195,8 @@ def _take_in(parts: Parts) -> int:
     for unreadable in swept.unreadable:
         counters.RECORDS.labels("spool", "unreadable").inc()
         say(logging.ERROR, "record-unreadable", path=unreadable.path, reason=unreadable.reason)
+    if swept.stuck:
+        first = swept.stuck[0]
+        count = len(swept.stuck)
+        say(logging.ERROR, "records-stuck", count=count, path=first.path, reason=first.reason)
     return 0  # the next scan has its own time; only the watch makes it earlier

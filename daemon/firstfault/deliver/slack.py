@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 import email.utils
+import queue
+import threading
 from collections.abc import Callable
 
 import msgspec
@@ -33,8 +35,22 @@ class Slack:
         self._session = requests.Session()
 
     def send(self, delivery: Delivery) -> Sent | Failed:
-        """Posts once."""
+        """Posts once, and waits for the answer no longer than twice the time-out.
+
+        requests' own time-outs begin anew with each byte: a receiver that sends its answer byte
+        by byte would hold the channel for ever. Whoever does is left to a thread of its own.
+        """
         body = msgspec.json.encode(self._payload(delivery))
+        answered: queue.SimpleQueue[Sent | Failed] = queue.SimpleQueue()
+        threading.Thread(
+            target=lambda: answered.put(self._post(body)), name="slack-post", daemon=True
+        ).start()
+        try:
+            return answered.get(timeout=2 * self._timeout_s)
+        except queue.Empty:
+            return Failed(f"Slack did not end its answer within {2 * self._timeout_s:g} s")
+
+    def _post(self, body: bytes) -> Sent | Failed:
         try:
             with self._session.post(
                 self._webhook,
@@ -48,6 +64,8 @@ class Slack:
         except requests.RequestException as error:
             # str(error) holds the URL.
             return Failed(f"Slack could not be reached ({type(error).__name__})")
+        except Exception as error:  # noqa: BLE001 - boundary: whoever waits must hear of it
+            return Failed(f"the message could not be posted ({type(error).__name__})")
 
 
 def retry_after_s(value: str | None, now: dt.datetime) -> float | None:
