@@ -251,11 +251,16 @@ def _is_reported(ends: Ends, verdict: v.Verdict, job: JobStatus) -> bool:
     return job.posted > 0 or which_ends.is_reported(ends, verdict, job.facts, job.facts_closed)
 
 
+# Apart, so that the records, which the case repeats, are let go before it is judged.
+def _case(database: Database, job: JobStatus) -> tuple[Case, tuple[str, ...]]:
+    records, notes = admitted(stored_evidence.packed(database, job.key), job)
+    return case(records, job.facts), notes
+
+
 def _verdict(database: Database, diagnose: Diagnose, job: JobStatus) -> v.Verdict:
-    packed = stored_evidence.packed(database, job.key)
     try:
-        records, notes = admitted(packed, job)
-        verdict = diagnose(case(records, job.facts))
+        told, notes = _case(database, job)
+        verdict = diagnose(told)
         if notes:
             verdict = msgspec.structs.replace(verdict, notes=(*verdict.notes, *notes))
     except Exception as error:  # noqa: BLE001 - boundary: the other jobs must be judged

@@ -5,6 +5,7 @@ Formats as in CPython 3.6 to 3.14, Lib/traceback.py and Lib/threading.py.
 
 from __future__ import annotations
 
+import functools
 import re
 
 from firstfault.model.event import Frame
@@ -69,7 +70,13 @@ def frame(text: str, *, anywhere: bool = False) -> Frame | None:
         match = _INNER_FRAME.search(text)
     if match is None:
         return None
-    return Frame(match["file"], int(match["line"]), (match["name"] or "<module>").strip())
+    return _shared(match["file"], int(match["line"]), (match["name"] or "<module>").strip())
+
+
+# The ranks of a job have the same stacks: of each frame one value, whoever names it.
+@functools.lru_cache(maxsize=4096)
+def _shared(file: str, line: int, name: str) -> Frame:
+    return Frame(file, line, name)
 
 
 def parse_exception(text: str) -> tuple[str, str] | None:
