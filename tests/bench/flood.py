@@ -205,7 +205,7 @@ def is_right(folder: Path, job: Job) -> bool:
     return found == ("python.exception", job.culprit, host)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=16_384)
     parser.add_argument("--way", choices=("keep-alive", "one-each", "spool"), default="keep-alive")
@@ -214,7 +214,7 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=64, help="of each client at once")
     parser.add_argument("--taking-only", action="store_true", help="do not wait for the verdict")
     parser.add_argument("--folder", type=Path, help="where the daemon's files are; default: /tmp")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     job = Job(given.nodes, dt.datetime.now(dt.UTC), noise_kib=given.noise_kib)
     with (
         tempfile.TemporaryDirectory(dir=given.folder, prefix="firstfault-bench-") as name,
