@@ -209,3 +209,22 @@ def test_a_record_holds_dumps_as_a_node_sends_them() -> None:
 
     assert verdict.initiator.rank == 2
     assert verdict.cause.confidence == "confirmed"
+
+
+def test_where_all_ranks_say_that_they_waited_the_dumps_tell_who_was_behind() -> None:
+    words = (
+        "[rank{0}]:[E1130 12:00:00.000000000 ProcessGroupNCCL.cpp:632] [Rank {0}] Watchdog caught "
+        "collective operation timeout: WorkNCCL(SeqNum=6, OpType=ALLREDUCE, NumelIn=16, "
+        "NumelOut=16, Timeout(ms)=60000) ran for 60052 milliseconds before timing out.\n"
+    )
+    console = "".join(words.format(rank) for rank in range(4)).encode()
+    log = Document("console.log", (Excerpt(0, 1, console),), size=len(console))
+    dumps = tuple(document(data, f"/tmp/nccl_trace_rank_{rank}") for rank, data in REAL.items())
+
+    without = diagnose(Case(documents=(log,)))
+    verdict = diagnose(Case(documents=(log, *dumps)))
+
+    assert without.initiator.rank is None
+    assert verdict.initiator.rank == 2
+    assert verdict.cause.confidence == "likely"
+    assert verdict.evidence[0].source == "flight recorder"
