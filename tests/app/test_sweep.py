@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -245,6 +246,16 @@ def test_a_question_that_fails_half_way_goes_on_from_there(watch: Watch) -> None
     watch.sweep(9000)
 
     assert sweeps.position(watch.database, NAME) == before
+
+
+def test_two_daemons_that_look_at_once_find_each_job_once(watch: Watch) -> None:
+    watch.end(*(facts(str(job)) for job in range(1000, 1450)))
+    at = ENDED_AT + dt.timedelta(seconds=301)
+    sweepers = [Sweeper(watch.database, watch.slurm, Ends(), AFTER_S) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        counts = list(threads.map(lambda sweeper: sweeper.once(at), sweepers))
+
+    assert sum(counts) == 450
 
 
 def test_tasks_of_an_array_are_jobs_of_their_own(watch: Watch) -> None:

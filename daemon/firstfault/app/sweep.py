@@ -27,6 +27,8 @@ LONG_OVERLAP = dt.timedelta(days=1)
 LONG_EVERY = dt.timedelta(hours=1)
 # One question brings no more than the bad ends of so long a time.
 WINDOW = dt.timedelta(hours=1)
+# Records wait while so many jobs are stored.
+AT_ONCE = 200
 
 
 class Sweeper:
@@ -60,15 +62,19 @@ class Sweeper:
                 say(logging.WARNING, "slurm-not-answering", ended_since=since, error=error)
                 return count
             counters.SLURM_QUESTIONS.labels("answered").inc()
-            count += self._keep(found, until, now)
+            count += self._keep(found, now)
+            sweeps.advance(self._database, NAME, until)
             since = until
         if is_long:
             self._long_at = now
         return count
 
-    def _keep(self, found: list[JobFacts], until: dt.datetime, now: dt.datetime) -> int:
+    def _keep(self, found: list[JobFacts], now: dt.datetime) -> int:
         unseen = [_unseen(facts) for facts in found if is_missed(facts, self._ends)]
-        new = sweeps.keep(self._database, NAME, unseen, until, is_same_end, now)
+        new: list[sweeps.Unseen] = []
+        for start in range(0, len(unseen), AT_ONCE):
+            part = unseen[start : start + AT_ONCE]
+            new += sweeps.keep(self._database, part, is_same_end, now)
         for one in new:
             say(
                 logging.INFO,

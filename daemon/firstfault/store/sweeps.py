@@ -1,4 +1,4 @@
-"""How far has been looked for jobs of which no record came, and what was found: one transaction."""
+"""How far has been looked for jobs of which no record came, and what was found."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Seen(msgspec.Struct, frozen=True):
     """An end of a job that the store has."""
 
     cluster: str | None
-    job: str
+    incarnation: int
     run: str | None
     first_ended_at: dt.datetime
     last_ended_at: dt.datetime
@@ -63,92 +63,87 @@ def begin(database: Database, name: str, at: dt.datetime) -> None:
 
 def keep(
     database: Database,
-    name: str,
     found: Sequence[Unseen],
-    until: dt.datetime,
     is_same: Callable[[Seen, Unseen], bool],
     now: dt.datetime,
 ) -> list[Unseen]:
     """Stores those of ``found`` that the store does not have, as jobs without evidence.
 
-    Returns them. ``is_same`` tells whether two are one end of one job; the sweep ``name`` has
-    then come to ``until``.
+    Returns them. ``is_same`` tells whether two are one end of one job. Others wait for as long as
+    this takes: not too many at once.
     """
     with database.writing() as connection:
         # A record of the same end may come in at this moment.
         hold(connection, JOBS)
+        known = _known(connection, sorted({one.job for one in found}))
         new = []
-        rows = _rows(connection, sorted({one.job for one in found}))
+        values = []
         for one in found:
-            of_job = rows.get(one.job, [])
-            if any(is_same(_seen(row), one) for row in of_job):
+            of_job = known.setdefault(one.job, [])
+            if any(is_same(seen, one) for seen in of_job):
                 continue
-            cluster = one.facts.cluster or ""
-            number = max((r.incarnation for r in of_job if r.cluster == cluster), default=0) + 1
-            rows.setdefault(one.job, []).append(_insert(connection, one, cluster, number, now))
+            cluster = one.facts.cluster
+            numbers = (seen.incarnation for seen in of_job if seen.cluster == cluster)
+            number = max(numbers, default=0) + 1
+            of_job.append(
+                Seen(cluster, number, one.run, one.ended_at, one.ended_at, facts=one.facts)
+            )
             new.append(one)
+            values.append(_values(one, number, now))
+        if values:
+            connection.execute(jobs.insert(), values)
+    return new
+
+
+def advance(database: Database, name: str, until: dt.datetime) -> None:
+    """Notes that the sweep ``name`` has come to ``until``; it never goes back."""
+    with database.writing() as connection:
         connection.execute(
             sweeps.update()
             .where(sweeps.c.name == name, sweeps.c.until_at < until)
             .values(until_at=until)
         )
-    return new
 
 
-def _rows(
-    connection: sa.Connection, job_ids: Sequence[str]
-) -> dict[str, list[sa.Row[tuple[object, ...]]]]:
-    found: dict[str, list[sa.Row[tuple[object, ...]]]] = {}
+def _known(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, list[Seen]]:
+    columns = [jobs.c[name] for name in Seen.__struct_fields__]
+    found: dict[str, list[Seen]] = {}
     for start in range(0, len(job_ids), _AT_ONCE):
-        query = sa.select(jobs).where(jobs.c.job.in_(job_ids[start : start + _AT_ONCE]))
+        part = job_ids[start : start + _AT_ONCE]
+        query = sa.select(jobs.c.job, *columns).where(jobs.c.job.in_(part))
         for row in connection.execute(query):
-            found.setdefault(row.job, []).append(row)
+            fields = {name: getattr(row, name) for name in Seen.__struct_fields__}
+            fields["cluster"] = row.cluster or None
+            if row.facts is not None:
+                fields["facts"] = msgspec.json.decode(row.facts, type=JobFacts)
+            found.setdefault(row.job, []).append(Seen(**fields))
     return found
 
 
-def _seen(row: sa.Row[tuple[object, ...]]) -> Seen:
-    return Seen(
-        cluster=row.cluster or None,
-        job=row.job,
-        run=row.run,
-        first_ended_at=row.first_ended_at,
-        last_ended_at=row.last_ended_at,
-        facts=None if row.facts is None else msgspec.json.decode(row.facts, type=JobFacts),
-    )
-
-
-def _insert(
-    connection: sa.Connection, one: Unseen, cluster: str, number: int, now: dt.datetime
-) -> sa.Row[tuple[object, ...]]:
-    connection.execute(
-        jobs.insert().values(
-            cluster=cluster,
-            job=one.job,
-            incarnation=number,
-            run=one.run,
-            state=j.SEEN,
-            node_list=one.facts.nodes,
-            nodes_expected=one.nodes,
-            nodes_reported=0,
-            suspicious=True,
-            first_ended_at=one.ended_at,
-            last_ended_at=one.ended_at,
-            first_seen_at=now,
-            evidence_revision=0,
-            facts_revision=1,
-            judged_evidence=0,
-            judged_facts=0,
-            facts=msgspec.json.encode(one.facts),
-            facts_asked=0,
-            facts_closed=False,
-            verdict_revision=0,
-            posted=0,
-            name=one.facts.name,
-            user=one.facts.user,
-            look_at=now,
-        )
-    )
-    query = sa.select(jobs).where(
-        jobs.c.cluster == cluster, jobs.c.job == one.job, jobs.c.incarnation == number
-    )
-    return connection.execute(query).one()
+def _values(one: Unseen, number: int, now: dt.datetime) -> dict[str, object]:
+    return {
+        "cluster": one.facts.cluster or "",
+        "job": one.job,
+        "incarnation": number,
+        "run": one.run,
+        "state": j.SEEN,
+        "node_list": one.facts.nodes,
+        "nodes_expected": one.nodes,
+        "nodes_reported": 0,
+        "suspicious": True,
+        "first_ended_at": one.ended_at,
+        "last_ended_at": one.ended_at,
+        "first_seen_at": now,
+        "evidence_revision": 0,
+        "facts_revision": 1,
+        "judged_evidence": 0,
+        "judged_facts": 0,
+        "facts": msgspec.json.encode(one.facts),
+        "facts_asked": 0,
+        "facts_closed": False,
+        "verdict_revision": 0,
+        "posted": 0,
+        "name": one.facts.name,
+        "user": one.facts.user,
+        "look_at": now,
+    }

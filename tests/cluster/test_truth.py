@@ -1,0 +1,210 @@
+"""What only Slurm knows, on a real Slurm: who was lost, requeued, preempted or never told of."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from firstfault.app.accounting import Either
+from firstfault.slurm import library
+from firstfault.slurm.library import Library
+from firstfault.slurm.sacct import Sacct
+from tests.cluster import truth as cluster_truth
+from tests.cluster.truth import CRASHES, SILENT, SWEEP_AFTER_S, Truth
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Truth]:
+    with cluster_truth.running() as made:
+        # The first start begins the watch for ends of which nobody tells.
+        with made.daemon():
+            pass
+        yield made
+
+
+@pytest.fixture(scope="module")
+def down(site: Truth) -> dict[str, str]:
+    """Jobs that fail while the daemon is down; with a record, and without."""
+    found = {
+        "record": site.submit(CRASHES, "--nodes=2"),
+        "silent": site.submit("exit 3", "--nodes=2", f"--comment={SILENT}"),
+    }
+    for job in found.values():
+        assert site.over(job) == "FAILED"
+    return found
+
+
+@pytest.fixture(scope="module")
+def lost(site: Truth) -> dict[str, str]:
+    """Jobs on the node that is lost: one that is not requeued, and one that is."""
+    again = '[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || exec sleep 300'
+    found = {
+        "lost": site.submit("sleep 300", "--no-requeue", "--nodelist=n4", f"--comment={SILENT}"),
+        "requeued": site.submit(again, "--requeue", "--nodelist=n4"),
+    }
+    for job in found.values():
+        site.running(job)
+    site.lose("n4", found["lost"])
+    assert site.over(found["lost"]) == "NODE_FAIL"
+    site.bring_back("n4")
+    return found
+
+
+@pytest.fixture(scope="module")
+def daemon(down: dict[str, str], site: Truth) -> Iterator[Truth]:
+    with site.daemon():
+        yield site
+
+
+def test_a_job_that_failed_while_the_daemon_was_down_is_reported(
+    down: dict[str, str], daemon: Truth
+) -> None:
+    verdict = daemon.verdict(down["record"])
+
+    assert verdict["cause"]["id"] == "python.exception"
+    assert verdict["exception"]["message"] == "expected 4 features"
+    assert verdict["job"]["state"] == "FAILED"
+    daemon.posted(down["record"], "python.exception")
+
+
+def test_a_failure_of_which_no_epilog_told_is_reported_with_what_is_missing(
+    down: dict[str, str], daemon: Truth
+) -> None:
+    verdict = daemon.verdict(down["silent"])
+    gaps = {gap["what"] for gap in verdict["missing"]}
+
+    assert (verdict["cause"]["id"], verdict["job"]["state"]) == ("unknown", "FAILED")
+    assert verdict["job"]["nodes"] == 2
+    assert sum(what.startswith("everything from n") for what in gaps) == 2
+    daemon.posted(down["silent"], "unknown")
+
+
+def test_a_lost_node_is_named_though_nobody_told(lost: dict[str, str], daemon: Truth) -> None:
+    verdict = daemon.verdict(lost["lost"])
+
+    assert (verdict["cause"]["id"], verdict["cause"]["domain"]) == ("slurm.node-fail", "system")
+    assert verdict["initiator"]["host"] == "n4"
+    assert verdict["job"]["state"] == "NODE_FAIL"
+    daemon.posted(lost["lost"], "slurm.node-fail", "n4")
+
+
+def test_a_requeued_job_is_reported_for_the_end_that_was_a_failure(
+    lost: dict[str, str], daemon: Truth
+) -> None:
+    job = lost["requeued"]
+    daemon.posted(job, "slurm.node-fail", "n4")
+    assert daemon.over(job) == "COMPLETED"
+    daemon.wait(lambda: len(daemon.said("event=slurm-facts", job, "COMPLETED")) > 0, "its success")
+
+    assert all("slurm.node-fail" in text for text in daemon.messages(job))
+
+
+def test_each_task_of_an_array_is_a_job_of_its_own(daemon: Truth) -> None:
+    array = daemon.submit(CRASHES, "--array=0-49", "--nodes=1")
+    assert set(daemon.over(array).split()) == {"FAILED"}
+    asked = ("sacct", "-X", "-n", "-P", "-j", array, "-o", "JobID,JobIDRaw")
+    daemon.wait(lambda: daemon.ask(*asked).count("\n") == 49, "the accounting of all tasks")
+    raw = dict(line.split("|") for line in daemon.ask(*asked).splitlines())
+
+    for name, job in raw.items():
+        verdict = daemon.verdict(job)
+        assert verdict["cause"]["id"] == "python.exception"
+        assert f"{verdict['job']['id']}_{verdict['job']['array_task']}" == name
+
+
+def test_a_heterogeneous_job_is_one_job_under_its_leader(daemon: Truth) -> None:
+    script = f"srun --het-group=0,1 sh -c '[ $SLURM_PROCID = 0 ] || exec {_quoted(CRASHES)}'"
+    job = daemon.submit(f"#SBATCH hetjob\n{script}", "--nodes=1", ":", "--nodes=1")
+    assert set(daemon.over(job).split()) == {"FAILED"}
+    verdict = daemon.verdict(job)
+
+    assert verdict["cause"]["id"] == "python.exception"
+    assert verdict["job"]["state"] == "FAILED"
+    assert len(daemon.messages(str(int(job) + 1))) == 0
+
+
+def test_a_preempted_job_is_judged_and_not_posted(daemon: Truth) -> None:
+    job = daemon.submit("sleep 300", "--nodelist=n3", "--exclusive", "--no-requeue")
+    daemon.running(job)
+    urgent = daemon.submit("true", "--partition=urgent", "--nodelist=n3", "--exclusive")
+    assert daemon.over(job) == "PREEMPTED"
+    assert daemon.over(urgent) == "COMPLETED"
+    verdict = daemon.verdict(job)
+
+    assert (verdict["cause"]["id"], verdict["job"]["state"]) == ("slurm.preempted", "PREEMPTED")
+    assert daemon.messages(job) == []
+
+
+def test_a_cancellation_is_posted_unless_it_was_the_owners(daemon: Truth) -> None:
+    own, others = daemon.submit("sleep 300"), daemon.submit("sleep 300")
+    for job in (own, others):
+        daemon.running(job)
+    daemon.cancel(own)
+    daemon.ask("scancel", others)
+
+    daemon.posted(others, "slurm.cancelled")
+    assert daemon.verdict(own)["job"]["state"] == "CANCELLED"
+    assert daemon.messages(own) == []
+
+
+@pytest.mark.parametrize(
+    "away_s", [8, pytest.param(600, marks=pytest.mark.soak)], ids=["short", "ten-minutes"]
+)
+def test_nothing_is_lost_while_slurmdbd_is_away(daemon: Truth, away_s: float) -> None:
+    failures = len(daemon.said("event=slurm-not-answering"))
+    daemon.stop_accounting()
+    try:
+        told = daemon.submit(CRASHES)
+        silent = daemon.submit("exit 3", f"--comment={SILENT}")
+        for job in (told, silent):
+            assert daemon.over(job) == "FAILED"
+        # A named failure does not wait for Slurm.
+        daemon.posted(told, "python.exception")
+        time.sleep(away_s)
+        before = daemon.stored(told)
+        assert before is not None
+        assert before["job"]["state"] is None
+    finally:
+        daemon.start_accounting()
+
+    assert len(daemon.said("event=slurm-not-answering")) > failures
+    assert daemon.verdict(told, seconds=700)["job"]["state"] == "FAILED"
+    assert daemon.verdict(silent, seconds=SWEEP_AFTER_S + 60)["cause"]["id"] == "unknown"
+    assert len([text for text in daemon.messages(told) if "python.exception" in text]) == 1
+
+
+def test_sacct_and_pyslurm_agree_on_this_cluster(daemon: Truth, down: dict[str, str]) -> None:
+    if not library.is_installed():
+        pytest.skip("pyslurm is not installed (pip install firstfault[pyslurm], on Slurm 25.11)")
+    sacct = Sacct(daemon.base / "etc/sacct", 30)
+    os.environ["SLURM_CONF"] = str(daemon.base / "etc/slurm.conf")
+    bound = Library(30)
+    try:
+        ids = list(down.values())
+        ours, theirs = sacct.facts(ids), bound.facts(ids)
+    finally:
+        del os.environ["SLURM_CONF"]
+        bound.close()
+
+    for job in ids:
+        assert msgspec.structs.replace(ours[job][-1], steps=()) == msgspec.structs.replace(
+            theirs[job][-1], steps=()
+        )
+    assert Either(bound, sacct).facts(ids).keys() == ours.keys()
+
+
+def _quoted(command: str) -> str:
+    return command.replace("'", "'\\''")
+
+
+def test_no_record_is_left_over(daemon: Truth) -> None:
+    left = [path for path in Path(daemon.base / "records").glob("*.json*") if path.is_file()]
+
+    assert left == []
