@@ -97,8 +97,7 @@ def start(
     _write_configuration(base, epilog, more)
     _start_munge(base)
     _start_database(base)
-    _start(base, "slurmdbd", ["slurmdbd", "-D"], user="slurm")
-    _await(base, "slurmdbd", 60, lambda: ask(base, "sacctmgr", "-n", "show", "cluster") is not None)
+    start_accounting(base)
     _start(base, "slurmctld", ["slurmctld", "-D"], user="slurm")
     for node in NODES:
         start_node(base, node, configless=configless)
@@ -109,6 +108,12 @@ def start(
         60,
         lambda: ask(base, "sinfo", "-h", "-t", "idle", "-o", "%D").strip() == idle,
     )
+
+
+def start_accounting(base: Path) -> None:
+    """Starts slurmdbd; returns when it answers."""
+    _start(base, "slurmdbd", ["slurmdbd", "-D"], user="slurm")
+    _await(base, "slurmdbd", 60, lambda: ask(base, "sacctmgr", "-n", "show", "cluster") is not None)
 
 
 def start_node(base: Path, node: str, *, configless: bool = False) -> None:
