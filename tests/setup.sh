@@ -2,7 +2,7 @@
 # Sets up this clone and this machine; sourced by tests/run and demo, at the top of the clone.
 
 torch_folder=${FIRSTFAULT_TORCH_VENV:-/opt/firstfault-tests/torch-venv}
-cluster_packages="slurmctld slurmd slurmdbd slurm-client munge mariadb-server busybox shellcheck openssl systemd"
+cluster_packages="slurmctld slurmd slurmdbd slurm-client munge mariadb-server busybox shellcheck openssl systemd faketime"
 browser_packages="chromium fonts-dejavu-core"
 database_packages="postgresql"
 
