@@ -126,6 +126,7 @@ def is_told_once_and_right(
 
     assert list(site.spool.glob("*.gz")) == []
     assert list((site.spool / "quarantine").iterdir()) == []
+    assert list(site.reports.rglob(".*")) == [], "drafts were left behind"
     assert outcomes.keys() == {job.id for job in known}
     for job in known:
         other, outcome = undisturbed[job.case]

@@ -194,6 +194,18 @@ def test_reports_of_the_same_job_number_on_two_clusters_are_two_files(tmp_path: 
     assert (tmp_path / "12.html").read_text() == "report of None"
 
 
+def test_what_a_killed_daemon_left_of_a_report_is_used_up(tmp_path: Path) -> None:
+    files = Files(tmp_path, lambda stored: "whole")
+    files.send(delivery(verdict()))
+    (report,) = (path for path in tmp_path.rglob("*.html") if path.is_file())
+    report.with_name(f".{report.name}.new").write_text("a longer half")
+
+    assert files.send(delivery(verdict())) == Sent()
+
+    assert report.read_text() == "whole"
+    assert list(report.parent.iterdir()) == [report]
+
+
 def test_a_report_that_cannot_be_written_names_the_folder(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")

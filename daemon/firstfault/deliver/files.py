@@ -51,7 +51,8 @@ def remove(folder: Path, cluster: str | None, job: str, incarnation: int) -> Non
 
 def write(path: Path, content: bytes) -> None:
     """Writes ``path`` so that it is there whole, or as it was. Raises OSError."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    # One name for all: what a daemon left that was killed here is used up by the next attempt.
+    draft = path.with_name(f".{path.name}.new")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, MODE)
     try:
         with os.fdopen(handle, "wb") as file:
