@@ -16,7 +16,8 @@ import sqlalchemy as sa
 
 from firstfault.app import credentials
 from firstfault.app.accounting import slurm_of
-from firstfault.app.intake import signatures_of, tls_of
+from firstfault.app.certificate import tls_of
+from firstfault.app.intake import signatures_of
 from firstfault.app.workers import StartError
 from firstfault.config import Config, ConfigError
 from firstfault.intake import spool

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from firstfault.app import workers
+from firstfault.app import counters, workers
+from firstfault.app.certificate import certificate_of
 from firstfault.app.inquiry import Inquiry
 from firstfault.app.journal import say
 from firstfault.app.wanted import Decisions
@@ -21,7 +21,7 @@ from firstfault.config import Intake
 from firstfault.intake import listener, munge, record, signing
 from firstfault.intake.batch import Room, Writer
 from firstfault.intake.refused import Aside
-from firstfault.intake.requests import Requests, Seen
+from firstfault.intake.requests import RECORDS, Requests, Seen
 from firstfault.model.jobs import Incoming
 from firstfault.model.slurm import JobFacts
 from firstfault.slurm.facts import FactsError
@@ -32,6 +32,10 @@ CHECKING = 2
 VERIFYING = 16
 ASKING = 16
 WAITING_FOR_SLURM = 8
+
+_RESULTS = {422: "quarantine"}
+# What nodes ask for; a stranger's paths are counted together.
+PATHS = ("/v1/records", "/v1/wanted", "/healthz")
 
 
 @contextmanager
@@ -46,7 +50,7 @@ def serving_intake(parts: Callable[[], Parts], seen: Seen) -> Iterator[None]:
         yield
         return
     signatures = signatures_of(intake)
-    tls = tls_of(intake)
+    certificate = certificate_of(intake)
     try:
         sock = listener.listening(intake.host, intake.port)
     except OSError as error:
@@ -65,6 +69,8 @@ def serving_intake(parts: Callable[[], Parts], seen: Seen) -> Iterator[None]:
             for name, count in (("check", CHECKING), ("verify", VERIFYING), ("ask", ASKING))
         ]
         stack.enter_context(_working(parts(), "intake-store", writer.write))
+        if certificate is not None:
+            stack.enter_context(_working(parts(), "intake-certificate", certificate.renew))
         if inquiry is not None:
             stack.enter_context(_working(parts(), "intake-ask", partial(_ask, inquiry)))
         requests = Requests(
@@ -80,6 +86,7 @@ def serving_intake(parts: Callable[[], Parts], seen: Seen) -> Iterator[None]:
             seen=seen,
         )
         times = listener.Times(intake.head_s, intake.body_s)
+        tls = None if certificate is None else certificate.context
         served = listener.Listener(requests.handle, sock, tls, times, intake.max_connections)
         stack.enter_context(listener.serving(served))
         say(logging.INFO, "intake", url=listener.address(sock, tls is not None))
@@ -105,20 +112,6 @@ def signatures_of(intake: Intake) -> signing.Signatures:
     return signing.Signatures(decode, key, frozenset(intake.uids), time.time)
 
 
-def tls_of(intake: Intake) -> ssl.SSLContext | None:
-    """The certificate, as configured; None: plain HTTP, on loopback. Raises `StartError`."""
-    if not intake.tls_cert:
-        return None
-    try:
-        return listener.tls(Path(intake.tls_cert), Path(intake.tls_key))
-    except OSError as error:
-        raise StartError(
-            f"intake.tls_cert {intake.tls_cert}, intake.tls_key {intake.tls_key}: "
-            f"{error.strerror or error}. They are PEM files of the certificate with its chain, and "
-            f"of its key without a passphrase."
-        ) from error
-
-
 def _inquiry(parts: Callable[[], Parts]) -> Inquiry | None:
     if parts().config.slurm.source == "none":
         return None
@@ -139,7 +132,9 @@ def _ask(inquiry: Inquiry) -> int:
 
 def _keep(parts: Parts, records: Sequence[Incoming]) -> frozenset[str]:
     new = evidence.keep(parts.database, records, now())
+    counters.count_records("push", len(records), len(new))
     parts.bells.ring("judge")
+    counters.count_records("push", len(records), len(new))
     jobs = sorted({record.job for record in records})
     say(logging.INFO, "records", count=len(records), new=len(new), jobs=",".join(jobs[:20]))
     return new
@@ -161,8 +156,11 @@ def _working(parts: Parts, name: str, once: Callable[[], int]) -> Iterator[None]
         thread.join(listener.STOP_S)
 
 
-def log_answer(path: str, status: int, seconds: float, reason: str | None) -> None:
-    """Logs what was refused; a request that was answered well is in the counts alone."""
-    if reason is not None:
-        level = logging.DEBUG if status in (429, 404, 405) else logging.WARNING
-        say(level, "request-refused", path=path, status=status, reason=reason)
+def note_answer(path: str, status: int, seconds: float, reason: str | None) -> None:
+    """Counts and logs what was refused; what was taken is counted where it is stored."""
+    if reason is None:
+        return
+    if path == RECORDS:
+        counters.RECORDS.labels("push", _RESULTS.get(status, "refused")).inc()
+    level = logging.DEBUG if status in (429, 404, 405) else logging.WARNING
+    say(level, "request-refused", path=path, status=status, reason=reason)

@@ -17,7 +17,7 @@ from firstfault.app.accounting import slurm_of
 from firstfault.app.channels import channels_of
 from firstfault.app.credentials import store_url
 from firstfault.app.crew import Crew
-from firstfault.app.intake import log_answer, serving_intake
+from firstfault.app.intake import note_answer, serving_intake
 from firstfault.app.journal import say
 from firstfault.app.links import links_of
 from firstfault.app.metrics import Gauges, Page
@@ -121,7 +121,7 @@ def run(config: Config, read_again: Callable[[], Config], *, once_idle: bool = F
         healthy, metrics = running.is_healthy, running.metrics.render
         stack.enter_context(listeners.serving_pages(lambda: running.parts, healthy, metrics))
         stack.enter_context(listeners.serving_metrics(running.parts, healthy, metrics))
-        stack.enter_context(serving_intake(lambda: running.parts, log_answer))
+        stack.enter_context(serving_intake(lambda: running.parts, note_answer))
         stack.callback(running.begin_to_stop)
         running.crew.start()
         if config.spool.watch:
