@@ -84,10 +84,7 @@ def _credential(settings: Settings, signed: bytes) -> str:
     if settings.munge_socket is not None:
         argv.append("--socket=" + settings.munge_socket)
     printed = command.output(argv, MUNGE_DEADLINE_S, CREDENTIAL_BYTES_MAX)
-    if printed.fault is not None:
-        raise SigningError(printed.fault)
-    if not _CREDENTIAL.match(printed.data):
-        raise SigningError(
-            f"{MUNGE} gave no credential: is munged running? Or set FIRSTFAULT_KEY_FILE"
-        )
+    if printed.fault is not None or not _CREDENTIAL.match(printed.data):
+        why = printed.fault or f"{MUNGE} gave no credential"
+        raise SigningError(f"{why}: is munged running? Or set FIRSTFAULT_KEY_FILE")
     return printed.data.decode("ascii").strip()

@@ -193,7 +193,7 @@ def test_a_record_that_fails_alone_holds_up_no_other(node: Node, daemon: Receive
     for job in ("11", "12", bad, "14", "15"):
         node.end_job(SLURM_JOB_ID=job)
 
-    collect_until(node, lambda: len(daemon.stored) == 4)
+    collect_until(node, lambda: len(daemon.stored) == 4 and len(waiting(node)) == 1)
 
     assert [name.split("-")[1] for name in waiting(node)] == [bad]
 
