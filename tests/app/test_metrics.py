@@ -120,8 +120,14 @@ def test_a_store_that_cannot_be_read_is_told_and_the_rest_still_comes(
 
 
 def test_a_daemon_tells_all_that_the_page_describes(tmp_path: Path) -> None:
-    with Daemon(configure(tmp_path, spool={"scan_s": 0.2})) as daemon:
+    (tmp_path / "key").write_text("k" * 64)
+    (tmp_path / "key").chmod(0o600)
+    intake = {"enabled": True, "port": 0, "munge": False, "key_file": str(tmp_path / "key")}
+    with Daemon(configure(tmp_path, spool={"scan_s": 0.2}, intake=intake)) as daemon:
         address = daemon.wait_for(r"event=pages url=(\S+)")[1]
+        nodes = daemon.wait_for(r"event=intake url=(\S+)")[1]
+        requests.post(f"{nodes}/v1/records", data=b"x", timeout=10)
+        requests.get(f"{nodes}/a-stranger", timeout=10)
         put_job(tmp_path / "spool", "12")
         (tmp_path / "spool" / "x.json").write_text("{}")
         daemon.wait_for("event=delivered job=12 channel=report")
@@ -135,6 +141,9 @@ def test_a_daemon_tells_all_that_the_page_describes(tmp_path: Path) -> None:
     assert value(text, "firstfault_spool_aside_records", folder="quarantine") == 1
     assert value(text, "firstfault_deliveries_total", channel="report", result="sent") == 1
     assert value(text, "firstfault_first_delivery_seconds_count", channel="report") == 1
+    name = "firstfault_intake_requests_total"
+    assert value(text, name, path="/v1/records", status="401") == 1
+    assert value(text, name, path="other", status="404") == 1
     described = documented()
     told = families(text)
     assert {name: told[name] for name in told if told[name][1]} == {

@@ -35,6 +35,17 @@ RECORDS = _counter(
     "way",
     "result",
 )
+REQUESTS = _counter(
+    "intake_requests_total",
+    'Requests of nodes, by path (a stranger\'s is "other") and HTTP status.',
+    "path",
+    "status",
+)
+REQUEST_SECONDS = _histogram(
+    "intake_request_seconds",
+    "Seconds from a request's head to its answer.",
+    (0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30),
+)
 VERDICTS = _counter(
     "verdicts_total",
     "Verdict revisions by the cause's domain and confidence.",

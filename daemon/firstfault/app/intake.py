@@ -134,7 +134,6 @@ def _keep(parts: Parts, records: Sequence[Incoming]) -> frozenset[str]:
     new = evidence.keep(parts.database, records, now())
     counters.count_records("push", len(records), len(new))
     parts.bells.ring("judge")
-    counters.count_records("push", len(records), len(new))
     jobs = sorted({record.job for record in records})
     say(logging.INFO, "records", count=len(records), new=len(new), jobs=",".join(jobs[:20]))
     return new
@@ -157,7 +156,10 @@ def _working(parts: Parts, name: str, once: Callable[[], int]) -> Iterator[None]
 
 
 def note_answer(path: str, status: int, seconds: float, reason: str | None) -> None:
-    """Counts and logs what was refused; what was taken is counted where it is stored."""
+    """Counts a request, and logs what was refused; records that were taken are counted where they
+    are stored."""
+    counters.REQUESTS.labels(path if path in PATHS else "other", status).inc()
+    counters.REQUEST_SECONDS.observe(seconds)
     if reason is None:
         return
     if path == RECORDS:
