@@ -210,6 +210,25 @@ def test_nothing_is_lost_while_slurmdbd_is_away_for_hours(watch: Watch) -> None:
     assert watch.sweep(30_300) == 1
 
 
+def test_an_answer_that_was_given_up_comes_with_the_sweep(watch: Watch) -> None:
+    evidence.keep(watch.database, [incoming("n1"), incoming("n2")], watch.at)
+    watch.slurm.down = True
+    watch.at = ENDED_AT + dt.timedelta(seconds=60)
+    watch.settle()
+    for _ in range(10):
+        watch.at += dt.timedelta(seconds=600)
+        watch.settle()
+    assert watch.verdict("12").job.state is None
+    watch.slurm.down = False
+    watch.end(facts("12", "TIMEOUT"))
+
+    assert watch.sweep(9000) == 0
+    watch.settle()
+    assert watch.verdict("12").job.state == "TIMEOUT"
+    assert watch.verdict("12").cause.id == "slurm.time-limit"
+    assert watch.sweep(9300) == 0
+
+
 def test_an_end_that_reaches_the_accounting_late_is_found(watch: Watch) -> None:
     assert watch.sweep(2000) == 0
     watch.end(facts("12"))

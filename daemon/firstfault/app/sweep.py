@@ -2,7 +2,8 @@
 
 A node that died sends nothing, an Epilog that never ran neither; Slurm's accounting knows of the
 job all the same. A window of it is asked for again and again, each overlapping the one before:
-accounting runs behind the jobs, by minutes where slurmdbd was away.
+accounting runs behind the jobs, by minutes where slurmdbd was away. Where it was away for so long
+that the question of a job was given up, the sweep brings the answer.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Sweeper:
         return count
 
     def _keep(self, found: list[JobFacts], now: dt.datetime) -> int:
-        unseen = [_unseen(facts) for facts in found if is_missed(facts, self._ends)]
+        unseen = [_unseen(facts, self._ends) for facts in found if facts.started_at is not None]
         new: list[sweeps.Unseen] = []
         for start in range(0, len(unseen), AT_ONCE):
             part = unseen[start : start + AT_ONCE]
@@ -112,7 +113,7 @@ def _kind(run: str) -> str:
     return run.partition(":")[0]
 
 
-def _unseen(facts: JobFacts) -> sweeps.Unseen:
+def _unseen(facts: JobFacts, ends: Ends) -> sweeps.Unseen:
     assert facts.ended_at is not None and facts.started_at is not None
     leader, _, component = facts.id.partition("+")
     try:
@@ -126,4 +127,5 @@ def _unseen(facts: JobFacts) -> sweeps.Unseen:
         nodes=0 if component else nodes,
         facts=facts,
         ended_at=facts.ended_at,
+        missed=is_missed(facts, ends),
     )

@@ -24,18 +24,24 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Unseen(msgspec.Struct, frozen=True):
-    """An end of a job that Slurm tells of. ``run`` as a record would have it, of ``nodes`` many."""
+    """An end of a job that Slurm tells of. ``run`` as a record would have it, of ``nodes`` many.
+
+    ``missed`` is True where it is to be reported though no node told of it.
+    """
 
     job: str
     run: str | None
     nodes: int
     facts: JobFacts
     ended_at: dt.datetime
+    missed: bool
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """An end of a job that the store has."""
+    """An end of a job that the store has; ``key`` None: since this moment."""
 
+    key: int | None
+    facts_closed: bool
     cluster: str | None
     incarnation: int
     run: str | None
@@ -67,10 +73,12 @@ def keep(
     is_same: Callable[[Seen, Unseen], bool],
     now: dt.datetime,
 ) -> list[Unseen]:
-    """Stores those of ``found`` that the store does not have, as jobs without evidence.
+    """Stores those of ``found`` that were missed and that the store does not have: jobs without
+    evidence.
 
-    Returns them. ``is_same`` tells whether two are one end of one job. Others wait for as long as
-    this takes: not too many at once.
+    Returns them. A job that the store has, and on which Slurm's answer was given up, gets it now.
+    ``is_same`` tells whether two are one end of one job. Others wait for as long as this takes:
+    not too many at once.
     """
     with database.writing() as connection:
         # A record of the same end may come in at this moment.
@@ -80,13 +88,18 @@ def keep(
         values = []
         for one in found:
             of_job = known.setdefault(one.job, [])
-            if any(is_same(seen, one) for seen in of_job):
+            same = next((seen for seen in of_job if is_same(seen, one)), None)
+            if same is not None:
+                if same.facts is None and same.facts_closed:
+                    _tell_late(connection, same, one.facts, now)
+                continue
+            if not one.missed:
                 continue
             cluster = one.facts.cluster
             numbers = (seen.incarnation for seen in of_job if seen.cluster == cluster)
             number = max(numbers, default=0) + 1
             of_job.append(
-                Seen(cluster, number, one.run, one.ended_at, one.ended_at, facts=one.facts)
+                Seen(None, False, cluster, number, one.run, one.ended_at, one.ended_at, one.facts)
             )
             new.append(one)
             values.append(_values(one, number, now))
@@ -103,6 +116,20 @@ def advance(database: Database, name: str, until: dt.datetime) -> None:
             .where(sweeps.c.name == name, sweeps.c.until_at < until)
             .values(until_at=until)
         )
+
+
+def _tell_late(connection: sa.Connection, seen: Seen, facts: JobFacts, now: dt.datetime) -> None:
+    connection.execute(
+        jobs.update()
+        .where(jobs.c.key == seen.key, jobs.c.facts.is_(None))
+        .values(
+            facts=msgspec.json.encode(facts),
+            facts_revision=jobs.c.facts_revision + 1,
+            name=facts.name,
+            user=facts.user,
+            look_at=now,
+        )
+    )
 
 
 def _known(connection: sa.Connection, job_ids: Sequence[str]) -> dict[str, list[Seen]]:
