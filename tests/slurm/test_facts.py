@@ -50,6 +50,14 @@ def test_an_end_long_before_or_after_is_another_incarnation() -> None:
     assert incarnation([job("FAILED")], later(3600)) is None
 
 
+def test_the_epilog_of_a_lost_node_may_run_days_later() -> None:
+    lost = job("NODE_FAIL")
+
+    assert incarnation([lost], later(86400)) == lost
+    assert incarnation([lost], later(-3600)) is None
+    assert incarnation([lost, job("RUNNING", None)], later(86400)) is None
+
+
 def test_another_clusters_job_of_the_same_number_is_not_meant() -> None:
     assert incarnation([job("FAILED", cluster="other")], END, "testcluster") is None
 

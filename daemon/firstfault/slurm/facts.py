@@ -70,20 +70,26 @@ def incarnation(
     ended_at: dt.datetime,
     cluster: str | None = None,
 ) -> JobFacts | None:
-    """The ended incarnation whose Epilogs ran at ``ended_at``, None where none fits."""
-    fitting = [
-        facts
+    """The ended incarnation whose Epilogs ran at ``ended_at``, None where none fits.
+
+    The Epilog of a node that was lost runs when its slurmd is back: that may be days later.
+    """
+    ended = [
+        (facts.ended_at, facts)
         for facts in answers
         if has_ended(facts)
         and facts.ended_at is not None
         and (cluster is None or facts.cluster is None or facts.cluster == cluster)
-        and facts.ended_at - CLOCKS_DIFFER <= ended_at <= facts.ended_at + EPILOG_AFTER_END
     ]
-    return min(
-        fitting,
-        key=lambda facts: abs(ended_at - (facts.ended_at or ended_at)),
-        default=None,
-    )
+    fitting = [
+        (abs(ended_at - end), facts)
+        for end, facts in ended
+        if end - CLOCKS_DIFFER <= ended_at <= end + EPILOG_AFTER_END
+    ]
+    if fitting:
+        return min(fitting, key=lambda one: one[0])[1]
+    lost = [facts for end, facts in ended if facts.state == "NODE_FAIL" and end < ended_at]
+    return lost[0] if lost and len(answers) == 1 else None
 
 
 def ask_again_s(asked: int) -> float:
