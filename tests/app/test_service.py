@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,7 @@ from firstfault.app.signals import hearing
 from firstfault.config import Config, keys, parse
 from tests.app.processes import Daemon, configure
 from tests.app.test_serve import put_job
+from tests.fakes.sacct import SacctProgram
 from tests.fakes.slack import SlackServer
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "daemon.md"
@@ -140,6 +142,45 @@ def test_a_changed_configuration_counts_at_once(tmp_path: Path) -> None:
             put_job(tmp_path / "spool", "12")
             slack.wait(1, 20)
             assert daemon.stop() == 0
+
+
+def test_a_receiver_and_a_slurm_that_hang_are_left_and_no_process_stays(tmp_path: Path) -> None:
+    sacct = SacctProgram(tmp_path / "slurm")
+    sacct.behave("hang")
+    with SlackServer() as slack:
+        slack.hang(1)
+        config = configure(
+            tmp_path,
+            spool={"scan_s": 0.2},
+            slack={"webhook": slack.url, "timeout_s": 25.0},
+            slurm={"source": "sacct", "sacct": str(sacct.path)},
+        )
+        put_job(tmp_path / "spool", "12")
+        with Daemon(config) as daemon:
+            daemon.wait_for("event=delivered job=12 channel=report")
+            wait_until(lambda: bool(processes(sacct.path)))
+
+            assert daemon.stop() == 0
+
+    assert "event=left-behind workers=" in daemon.said()
+    wait_until(lambda: not processes(sacct.path))
+
+
+def processes(program: Path) -> list[int]:
+    """The processes that run a program."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str(program).encode() in (folder / "cmdline").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+    return found
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_shadow_mode_posts_nothing_then_or_later(tmp_path: Path) -> None:

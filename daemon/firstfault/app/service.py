@@ -29,6 +29,7 @@ from firstfault.config import Config, ConfigError
 from firstfault.intake import spool, watch
 from firstfault.intake.site import install
 from firstfault.signatures import SignatureError, use_site
+from firstfault.slurm import command
 from firstfault.store import deliveries, work
 from firstfault.store.database import Database, open_store
 
@@ -132,6 +133,8 @@ def run(config: Config, read_again: Callable[[], Config], *, once_idle: bool = F
         systemd.stopping()
         stop_at = time.monotonic() + STOP_S
         running.begin_to_stop()
+    if not running.is_ended():
+        command.kill_all()
     say(logging.INFO, "stopped")
     return running.is_ended()
 

@@ -14,6 +14,7 @@ from typing import IO
 import msgspec
 
 _REAP_S = 2.0
+_running: set[subprocess.Popen[bytes]] = set()
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -45,9 +46,11 @@ def run(
     )
     assert process.stdout is not None and process.stderr is not None
     out, err, stopped = b"", b"", "an error"
+    _running.add(process)
     try:
         out, err, stopped = _collect(process.stdout, process.stderr, deadline_s, cap_bytes)
     finally:
+        _running.discard(process)
         process.stdout.close()
         process.stderr.close()
         # Until it is waited for, its pid and group cannot be another's.
@@ -58,6 +61,14 @@ def run(
             if _finished(process) is None:
                 process.returncode = -signal.SIGKILL  # left behind: no warning about it at exit
     return Output(status, out, err, stopped or None)
+
+
+def kill_all() -> None:
+    """Kills what still runs, for a process that ends without waiting for it."""
+    for process in list(_running):
+        if process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def _collect(
