@@ -177,6 +177,13 @@ def of(values: Dict[str, str]) -> Tuple[Settings, List[str]]:
         except ValueError as error:
             faults.append(f"FIRSTFAULT_DAEMON: {error}: nothing is sent, all is kept")
 
+    keep_mb = number("FIRSTFAULT_KEEP_MB", default.keep_mb) or 0.0
+    if not keep_mb > 0:
+        faults.append(
+            f"FIRSTFAULT_KEEP_MB: {keep_mb:g} would keep nothing: {default.keep_mb:g} is used"
+        )
+        keep_mb = default.keep_mb
+
     # What cannot be used is kept: the key or the authority that was meant is not replaced by none.
     def optional_path(key: str) -> Optional[str]:
         value = values.get(key) or None
@@ -232,7 +239,7 @@ def of(values: Dict[str, str]) -> Tuple[Settings, List[str]]:
         key_file=optional_path("FIRSTFAULT_KEY_FILE"),
         munge_socket=optional_path("FIRSTFAULT_MUNGE_SOCKET"),
         ca_file=optional_path("FIRSTFAULT_CA_FILE"),
-        keep_mb=number("FIRSTFAULT_KEEP_MB", None) or default.keep_mb,
+        keep_mb=keep_mb,
         pending_after_s=length("FIRSTFAULT_PENDING_AFTER_S", default.pending_after_s),
         pending_ask_s=length("FIRSTFAULT_PENDING_ASK_S", default.pending_ask_s),
         pending_ttl_s=length("FIRSTFAULT_PENDING_TTL_S", default.pending_ttl_s),

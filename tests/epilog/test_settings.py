@@ -57,6 +57,9 @@ def test_a_missing_file_is_all_defaults(tmp_path: Path) -> None:
         ("FIRSTFAULT_DAEMON=daemon:8766", "is not https://HOST:PORT"),
         ("FIRSTFAULT_DAEMON=http://daemon:8766", "https is needed"),
         ("FIRSTFAULT_SIGN=none", "not one of auto, munge, key"),
+        ("FIRSTFAULT_KEEP_MB=0", "would keep nothing"),
+        ("FIRSTFAULT_KEEP_MB=-1", "would keep nothing"),
+        ("FIRSTFAULT_KEEP_MB=nan", "would keep nothing"),
         ("FIRSTFAULT_KEY_FILE=key", "not an absolute path"),
     ],
 )
