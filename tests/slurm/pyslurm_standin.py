@@ -2,7 +2,7 @@
 
 Its folder holds `jobs.json` (as recorded) and `behaviour`: "ok", "fail" (an RPCError), "exit 7"
 (the library ends the process, as Slurm's fatal() does), "hang", "chatter" (it prints to standard
-output and error), "stumble NUMBER" (over that job), "huge".
+output and error), "stumble NUMBER" (over that job), "huge" (thousands of jobs of long names).
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class db:
                 [][0]
             jobs = json.loads((folder / "jobs.json").read_text())
             if what == "huge":
-                jobs["1"]["name"] = "x" * 70_000_000
+                for number in range(20_000):
+                    jobs[str(number)] = {{**jobs["1"], "id": number, "name": "x" * 5000}}
             found = {{}}
             for number, job in jobs.items():
                 if int(number) in wanted.asked.get("ids", (int(number),)):

@@ -187,7 +187,14 @@ def test_an_answer_without_end_is_cut_off(pyslurm: PyslurmStandIn, asked: Librar
     pyslurm.behave("huge")
 
     with pytest.raises(FactsError, match="more than 67108864 bytes"):
-        asked.facts(["1"])
+        asked.ended(ENDED_AT, ENDED_AT)
+
+
+def test_a_users_long_text_is_cut(pyslurm: PyslurmStandIn, asked: Library) -> None:
+    pyslurm.jobs["1"]["name"] = "x" * 1_000_000
+    pyslurm.know(pyslurm.jobs)
+
+    assert asked.facts(["1"])["1"][0].name == "x" * 4096
 
 
 def test_a_pyslurm_that_is_not_installed_is_told() -> None:

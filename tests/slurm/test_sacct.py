@@ -151,6 +151,33 @@ def test_a_table_that_is_cut_off_is_no_answer(tmp_path: Path) -> None:
         Sacct(path, 10).facts(["12"])
 
 
+def test_a_window_of_too_many_ends_is_asked_for_in_parts(tmp_path: Path) -> None:
+    inner = SacctProgram(tmp_path / "bin")
+    inner.know({"1": [row("1", "FAILED")]})
+    text = f"""#!/bin/sh
+case "$*" in
+  *--starttime=2026-11-30T15:00:00*--endtime=2026-11-30T16:00:00*) exec /usr/bin/yes ;;
+esac
+exec {inner.path} "$@"
+"""
+    begin = END.replace(minute=0, second=0)
+
+    found = Sacct(program(tmp_path, text), 30).ended(begin, begin + dt.timedelta(hours=1))
+
+    assert [facts.id for facts in found] == ["1"]
+
+
+def test_long_command_lines_of_a_user_hide_no_job(tmp_path: Path) -> None:
+    text = SACCT.replace("UID User WorkDir", "SubmitLine UID User WorkDir").replace(
+        "for job in $(echo",
+        'case $* in *SubmitLine*) exec /usr/bin/yes "sbatch --wrap=x";; esac\nfor job in $(echo',
+    )
+    asked = Sacct(program(tmp_path, text), 30)
+
+    assert "SubmitLine" in asked.fields()
+    assert asked.facts(["12"])["12"][0].state == "FAILED"
+
+
 def test_never_more_than_one_sacct_runs(tmp_path: Path) -> None:
     text = SACCT.replace(
         "printf '%s\\n' \"$@\"",

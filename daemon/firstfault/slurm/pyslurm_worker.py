@@ -61,6 +61,10 @@ STEP = (
 )
 
 
+# A command line may be as long as sbatch takes it (1 MiB), for each of an array's tasks.
+LONGEST_TEXT = 4096
+
+
 def main(answers_to: int) -> None:
     """Answers until standard input ends."""
     # Here, and not above: where it cannot be imported, the daemon is told by whom.
@@ -125,6 +129,8 @@ def _values(thing: object, names: tuple[str, ...]) -> dict[str, object]:
     found: dict[str, object] = {}
     for name in names:
         value = getattr(thing, name, None)
+        if isinstance(value, str):
+            value = value[:LONGEST_TEXT]
         found[name] = value if isinstance(value, str | int | float) else None
     return found
 

@@ -14,7 +14,7 @@ import re
 import secrets
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from firstfault.model.slurm import JobFacts
@@ -52,7 +52,15 @@ _WANTED = (
     "SubmitLine",
     "JobName",
 )
+# Whole command lines: of a step they tell where its output went. A user can make them as long as
+# sbatch takes them (1 MiB), and each task of an array repeats them.
+_LONG = ("SubmitLine",)
+_SHORTEST = dt.timedelta(seconds=2)
 _PLACES = ("/usr/bin", "/usr/local/bin", "/opt/slurm/bin", "/usr/sbin")
+
+
+class _TooMuch(FactsError):
+    """More output than `CAP_BYTES`."""
 
 
 class Sacct:
@@ -77,7 +85,7 @@ class Sacct:
         unique = sorted(set(job_ids))
         for start in range(0, len(unique), BATCH):
             batch = unique[start : start + BATCH]
-            for facts in self._ask([f"--jobs={','.join(batch)}"]):
+            for facts in self._told([f"--jobs={','.join(batch)}"]):
                 # "JobIDRaw" is what the nodes know; "JobID" names an array's task. The number of
                 # an array brings all of its tasks.
                 job = facts.raw_id or facts.id
@@ -88,7 +96,14 @@ class Sacct:
     def ended(self, since: dt.datetime, until: dt.datetime) -> list[JobFacts]:
         """See `firstfault.slurm.facts.SlurmFacts`."""
         window = [f"--starttime={_local(since)}", f"--endtime={_local(until)}"]
-        found = self._ask([*window, f"--state={','.join(BAD_ENDS)}", "--allocations"])
+        which = [*window, f"--state={','.join(BAD_ENDS)}", "--allocations"]
+        try:
+            found = self._ask(which, without=_LONG)
+        except _TooMuch:
+            if until - since < _SHORTEST:
+                raise
+            half = since + (until - since) / 2
+            return self.ended(since, half) + self.ended(half, until)
         # Some versions select a little more than they were asked for.
         return [
             facts
@@ -111,9 +126,15 @@ class Sacct:
             self._fields = fields
         return self._fields
 
-    def _ask(self, which: Sequence[str]) -> list[JobFacts]:
+    def _told(self, which: Sequence[str]) -> list[JobFacts]:
+        try:
+            return self._ask(which)
+        except _TooMuch:
+            return self._ask(which, without=_LONG)
+
+    def _ask(self, which: Sequence[str], without: Collection[str] = ()) -> list[JobFacts]:
         delimiter = f"\x1f{secrets.token_hex(8)}\x1f"
-        fields = self.fields()
+        fields = [name for name in self.fields() if name not in without]
         arguments = [
             "--parsable",
             f"--delimiter={delimiter}",
@@ -149,6 +170,8 @@ class Sacct:
                 f"{self.path} cannot be run: {error.strerror}. Set slurm.sacct to sacct's path, "
                 f'or slurm.source to "none".'
             ) from error
+        if len(output.stdout) > CAP_BYTES:
+            raise _TooMuch(f"{self.path}: {output.stopped}")
         if output.stopped is not None:
             raise FactsError(f"{self.path}: {output.stopped}. Is slurmdbd up (sacctmgr ping)?")
         if output.status != 0:
