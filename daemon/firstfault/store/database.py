@@ -142,7 +142,11 @@ def _database(url: str) -> Database:
             engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_S})
             _prepare_sqlite(engine)
         else:
-            engine = sa.create_engine(parsed, pool_pre_ping=True)
+            # Prepared statements keep the plan that was right for the empty tables of a new store.
+            unprepared = (
+                {"prepare_threshold": None} if parsed.get_driver_name() == "psycopg" else {}
+            )
+            engine = sa.create_engine(parsed, pool_pre_ping=True, connect_args=unprepared)
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
         raise StoreError(f"store.url {_shown(url)}: {error}") from error
     return Database(engine)
