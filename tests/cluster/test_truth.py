@@ -142,6 +142,18 @@ def test_a_preempted_job_is_judged_and_not_posted(daemon: Truth) -> None:
     assert daemon.messages(job) == []
 
 
+def test_a_requeue_by_hand_is_no_failure(daemon: Truth) -> None:
+    job = daemon.submit('[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || exec sleep 300', "--requeue")
+    daemon.running(job)
+    daemon.ask("scontrol", "requeue", job)
+    assert daemon.over(job) == "COMPLETED"
+    facts = ("event=slurm-facts", f"job={job}")
+    daemon.wait(lambda: bool(daemon.said(*facts, "state=COMPLETED")), "its success")
+
+    assert len(daemon.said(*facts, "state=REQUEUED")) > 0
+    assert daemon.messages(job) == []
+
+
 def test_a_cancellation_is_posted_unless_it_was_the_owners(daemon: Truth) -> None:
     own, others = daemon.submit("sleep 300"), daemon.submit("sleep 300")
     for job in (own, others):
