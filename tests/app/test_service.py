@@ -20,6 +20,7 @@ from firstfault.app.signals import hearing
 from firstfault.config import Config, keys, parse
 from tests.app.processes import Daemon, configure
 from tests.app.test_serve import put_job
+from tests.databases import PostgreSQL
 from tests.fakes.sacct import SacctProgram
 from tests.fakes.slack import SlackServer
 
@@ -224,6 +225,27 @@ def test_a_wrong_configuration_is_told_and_changes_nothing(tmp_path: Path) -> No
 
     assert 'firstfault_reloads_total{result="refused"} 2.0' in told
     assert "event=reloaded" not in daemon.said()
+
+
+@pytest.mark.slow
+def test_a_store_that_is_away_at_a_reload_leaves_the_daemon_as_it_was(
+    tmp_path: Path, postgresql: PostgreSQL, postgresql_url: str
+) -> None:
+    config = configure(tmp_path, store={"url": postgresql_url}, spool={"scan_s": 0.2})
+    with Daemon(config) as daemon:
+        daemon.wait_for("event=started")
+        postgresql.stop()
+        try:
+            config.write_text(config.read_text() + "[log]\nreport = true\n")
+            daemon.process.send_signal(signal.SIGHUP)
+            daemon.wait_for("event=reload-refused reason=.the store cannot be used")
+        finally:
+            postgresql.start()
+        put_job(tmp_path / "spool", "12")
+        daemon.wait_for("event=delivered job=12 channel=report", 90)
+        daemon.process.send_signal(signal.SIGHUP)
+        daemon.wait_for("event=reloaded changed=log.report")
+        assert daemon.stop() == 0
 
 
 def test_many_signals_at_once_are_survived(tmp_path: Path) -> None:

@@ -118,6 +118,22 @@ def test_all_that_is_not_sent_is_sent_again(config: Path, database: Database) ->
     assert states(database) == ["sent", "sent", "sent"]
 
 
+def test_one_that_is_on_its_way_when_it_is_sent_again_is_sent_once(
+    config: Path, database: Database
+) -> None:
+    judge(database, "12", "n1", "n2")
+    at = NOW + dt.timedelta(seconds=200)
+    (on_its_way,) = deliveries.claim(database, "slack", at, 60, 1)
+    retried = run(config, "retry", "--all")
+    deliveries.sent(database, on_its_way, at)
+
+    assert retried.exit_code == 0
+    assert states(database) == ["sent"]
+    receiver = Receiver()
+    send(database, receiver, later_s=10**9)
+    assert receiver.sent == []
+
+
 def test_a_delivery_that_cannot_be_sent_again_is_told(config: Path, database: Database) -> None:
     judge(database, "12", "n1", "n2")
     send(database, Receiver())

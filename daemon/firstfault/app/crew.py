@@ -44,8 +44,7 @@ class Crew:
         """
         self.begin_to_stop()
         deadline = time.monotonic() + seconds
-        begun = [thread for thread in self._threads if thread.ident is not None]
-        for thread in begun:
+        for thread in self._started():
             thread.join(max(0.0, deadline - time.monotonic()))
         return [thread.name for thread in self._threads if thread.is_alive()]
 
@@ -57,7 +56,7 @@ class Crew:
         """The workers whose thread ended though it should not."""
         if self._stop.is_set():
             return []
-        return [thread.name for thread in self._threads if not thread.is_alive()]
+        return [thread.name for thread in self._started() if not thread.is_alive()]
 
     def busy_s(self) -> dict[str, float]:
         """For how many seconds each worker has been in its present pass; 0 while it waits."""
@@ -74,6 +73,9 @@ class Crew:
     def is_healthy(self) -> bool:
         """True while every worker lives and none is stuck."""
         return not self.dead() and not self.stuck()
+
+    def _started(self) -> list[threading.Thread]:
+        return [thread for thread in self._threads if thread.ident is not None]
 
     def _work(self, name: str, worker: Worker) -> None:
         def once() -> int:

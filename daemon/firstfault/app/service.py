@@ -11,6 +11,7 @@ from pathlib import Path
 from signal import SIGHUP, SIGINT, SIGTERM
 
 import msgspec
+import sqlalchemy as sa
 
 from firstfault.app import counters, journal, listeners, workers
 from firstfault.app.accounting import slurm_of
@@ -60,28 +61,34 @@ class Running:
             channels, links = channels_of(new.config), links_of(new.config)
             _use_signatures(new.config)
         except (ConfigError, StartError) as error:
-            counters.RELOADS.labels("refused").inc()
-            say(logging.ERROR, "reload-refused", reason=error)
+            _refuse(str(error))
             return
+        same = new.config.slurm == self.parts.config.slurm
+        slurm = self.parts.slurm if same else slurm_of(new.config)
+        parts = msgspec.structs.replace(
+            self.parts, config=new.config, channels=channels, links=links, slurm=slurm
+        )
         # Who does not come to an end finishes the pass as it was begun, and then ends.
         self.stop(RELOAD_S)
-        self._crews_before = [crew for crew in self._crews_before if not crew.is_ended()]
-        self._crews_before.append(self.crew)
+        try:
+            _close_unsent(parts)
+        except sa.exc.SQLAlchemyError as error:
+            _refuse(f"the store cannot be used: {type(error).__name__}")
+            self._work(self.parts)
+            return
         journal.start(new.config.log.level, new.config.log.format)
-        self.parts = msgspec.structs.replace(
-            self.parts,
-            config=new.config,
-            channels=channels,
-            links=links,
-            slurm=slurm_of(new.config),
-        )
-        _close_unsent(self.parts)
-        self.crew = Crew(workers.table(self.parts), self.parts.bells)
-        self.crew.start()
+        self._work(parts)
         counters.RELOADS.labels("done").inc()
         say(logging.INFO, "reloaded", changed=",".join(new.changed) or "nothing")
         if new.need_restart:
             say(logging.WARNING, "restart-needed", keys=",".join(new.need_restart))
+
+    def _work(self, parts: Parts) -> None:
+        self._crews_before = [crew for crew in self._crews_before if not crew.is_ended()]
+        self._crews_before.append(self.crew)
+        self.parts = parts
+        self.crew = Crew(workers.table(parts), parts.bells)
+        self.crew.start()
 
     def begin_to_stop(self) -> None:
         """Tells the crew to come to an end."""
@@ -172,6 +179,11 @@ def _use_signatures(config: Config) -> None:
             use_site({})
     except SignatureError as error:
         raise StartError(f"diagnosis.signatures: {error}") from error
+
+
+def _refuse(reason: str) -> None:
+    counters.RELOADS.labels("refused").inc()
+    say(logging.ERROR, "reload-refused", reason=reason)
 
 
 def _close_unsent(parts: Parts) -> None:

@@ -106,7 +106,10 @@ def table(parts: Parts) -> dict[str, Worker]:
     if settling.is_read:
         workers["slurm-settings"] = Worker(settling.once, READ_EVERY_S)
     # A worker for each channel: a receiver that hangs holds up no other.
+    silent = kept_back(parts.config, parts.channels)
     for name, channel in parts.channels.items():
+        if name in silent:
+            continue
         sender = Sender(parts.database, name, channel, parts.config.slack.attempts)
         workers[name] = Worker(sender.once)
     return workers

@@ -80,8 +80,8 @@ def retry(
     channels: Collection[str],
     ids: Collection[str] | None = None,
 ) -> int:
-    """Makes deliveries on ``channels`` that wait or were given up, these or all, due ``now``,
-    their attempts counted anew; returns how many."""
+    """Makes deliveries on ``channels`` that wait or were given up, these or all, due ``now``;
+    returns how many. The attempts of those that were given up are counted anew."""
     unsent = sa.and_(
         deliveries.c.state.in_((j.PENDING, j.DEAD)), deliveries.c.channel.in_(channels)
     )
@@ -93,7 +93,14 @@ def retry(
             retried += connection.execute(
                 deliveries.update()
                 .where(deliveries.c.job_key == job.key, unsent)
-                .values(state=j.PENDING, next_at=now, attempts=0)
+                .values(
+                    state=j.PENDING,
+                    next_at=now,
+                    # One that is on its way just now is told by its number of attempts.
+                    attempts=sa.case(
+                        (deliveries.c.state == j.DEAD, 0), else_=deliveries.c.attempts
+                    ),
+                )
             ).rowcount
             state = j.moved(job.state, j.JUDGED)
             connection.execute(jobs.update().where(jobs.c.key == job.key).values(state=state))
