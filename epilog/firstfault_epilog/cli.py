@@ -48,4 +48,4 @@ def _collect(config: str) -> int:
     settings, faults = node_settings.read(config)
     for fault in faults:
         collector.warn(fault)
-    return collector.run(settings)
+    return collector.run(settings, os.path.join(os.path.dirname(config), "off"))

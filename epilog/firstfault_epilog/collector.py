@@ -47,8 +47,8 @@ WAIT_DETACHED_S = 3600.0
 POLL_S = 0.2
 
 
-def run(settings: Settings) -> int:
-    """Takes what waits; 0, `NOT_NOW` or `FAILED`."""
+def run(settings: Settings, off: str) -> int:
+    """Takes what waits; 0, `NOT_NOW` or `FAILED`. It does not stay once the file ``off`` is there."""
     try:
         entries.prepare(settings.queue)
         status = 0
@@ -58,7 +58,7 @@ def run(settings: Settings) -> int:
                 # The one that runs looks at the queue once more after it lets the lock go.
                 return status
             try:
-                status = max(status, _work(settings))
+                status = max(status, _work(settings, off))
             finally:
                 os.close(handle)
             if status or entries.is_empty(settings.queue):
@@ -70,10 +70,12 @@ def run(settings: Settings) -> int:
 
 # What came in is collected before anything is sent or asked, and as soon as it comes while the
 # daemon is waited for.
-def _work(settings: Settings) -> int:
+def _work(settings: Settings, off: str) -> int:
     status = _take_all(settings)
     begun = time.monotonic()
-    stop_at = begun + _patience_s()
+    patience_s = WAIT_DETACHED_S if os.environ.get("FIRSTFAULT_DETACHED") else WAIT_S
+    stop_at = begun + patience_s
+    over_at = begun + max(LIFE_S, patience_s)
     question: Optional["Question"] = None
     delivery: Optional["Delivery"] = None
     granted: List[Granted] = []
@@ -90,17 +92,15 @@ def _work(settings: Settings) -> int:
         waits = question is None and delivery is None and not granted
         if left_s is None or (waits and time.monotonic() + left_s > stop_at):
             break
-        _wait(settings.queue, left_s, [c.child.receiver for c in (question, delivery) if c])
+        _wait(settings.queue, off, left_s, [c.child.receiver for c in (question, delivery) if c])
+        if time.monotonic() > over_at or os.path.exists(off):
+            break
         if not entries.is_empty(settings.queue):
             status = max(status, _take_all(settings))
-            stop_at = max(stop_at, min(time.monotonic() + _patience_s(), begun + LIFE_S))
+            stop_at = min(time.monotonic() + patience_s, over_at)
     for fault in _tidy("rank logs", lambda: ranklogs.sweep(settings)) or ():
         warn(fault)
     return status
-
-
-def _patience_s() -> float:
-    return WAIT_DETACHED_S if os.environ.get("FIRSTFAULT_DETACHED") else WAIT_S
 
 
 # One step of asking about pending ends, or of collecting one that is `granted`: the question under
@@ -169,10 +169,10 @@ def _send(
         return None, None
 
 
-# Until an entry comes in, or a child has something to say.
-def _wait(queue: str, seconds: float, children: List[int]) -> None:
+# Until an entry comes in, a child has something to say, or all is turned off.
+def _wait(queue: str, off: str, seconds: float, children: List[int]) -> None:
     stop_at = time.monotonic() + seconds
-    while entries.is_empty(queue) and time.monotonic() < stop_at:
+    while entries.is_empty(queue) and not os.path.exists(off) and time.monotonic() < stop_at:
         if select.select(children, [], [], min(POLL_S, seconds))[0]:
             return
 

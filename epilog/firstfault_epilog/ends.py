@@ -60,6 +60,9 @@ def _of_quiet(entry: Entry, settings: Settings) -> Fate:
 def _nodes(entry: Entry) -> Optional[int]:
     if re.match(r"[0-9]{2,9}\Z|[2-9]\Z", entry.value("SLURM_JOB_NUM_NODES") or ""):
         return 2
+    # Of a heterogeneous job the other components have nodes, too.
+    if entry.value("SLURM_HET_JOB_ID"):
+        return 2
     listed = entry.value("SLURM_JOB_NODELIST") or entry.value("SLURM_NODELIST")
     first = patterns.first_nodes(listed, 2)
     return None if first is None else len(first)

@@ -54,6 +54,7 @@ ALONE = {"SLURM_JOB_NODELIST": "n3"}
         # A clock that is wrong is no proof that the job was short.
         (ALONE | {"SLURM_JOB_START_TIME": str(int(ENDED_AT_S) + 60)}, QUIET, ends.ASK),
         (ALONE | {"SLURM_JOB_NUM_NODES": "2"}, QUIET, ends.ASK),
+        (ALONE | {"SLURM_HET_JOB_ID": "11"}, QUIET, ends.ASK),
         ({"SLURM_JOB_NODELIST": "n3,n7"}, QUIET, ends.ASK),
         ({"SLURM_JOB_NODELIST": None, "SLURM_NODELIST": "n3"}, QUIET, ends.LET_GO),
         ({"SLURM_JOB_NODELIST": "n[3"}, QUIET, ends.ASK),

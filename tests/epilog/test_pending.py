@@ -310,6 +310,22 @@ def test_a_collector_does_not_stay_for_a_question_that_is_far_away(
     assert len(kept(node)) == 1
 
 
+def test_a_collector_that_stays_leaves_once_everything_is_turned_off(
+    node: Node, daemon: Daemon
+) -> None:
+    configure(node, daemon, FIRSTFAULT_PENDING_ASK_S="60")
+    node.end_job(**QUIET)
+    with collecting(node) as process:
+        wait_until(lambda: kept(node) != [])
+        time.sleep(1.0)
+        stayed = process.poll() is None
+        (node.folder / "off").touch()
+        wait_until(lambda: process.poll() is not None)
+
+    assert (stayed, process.returncode) == (True, 0)
+    assert (daemon.requests, len(kept(node))) == ([], 1)
+
+
 def test_a_node_that_was_booted_meanwhile_goes_on_from_its_disk(node: Node, daemon: Daemon) -> None:
     node.kmsg.write_text(oom_block(77, 7, 1, int(OOM_AT_S * 1e6)))
     configure(node, daemon, FIRSTFAULT_PENDING_ASK_S="7000")
