@@ -183,7 +183,8 @@ def test_more_askers_than_may_wait_are_told_at_once(ask: Asking) -> None:
 
 def test_paths_that_slurm_alone_knows_are_given(ask: Asking) -> None:
     steps = (StepFacts("0", state="TIMEOUT", stdout="/home/u/step-%N.out", stderr="relative"),
-             StepFacts("1", state="TIMEOUT", stdout="/dev/null", stderr="/home/u/job.out"))  # fmt: skip
+             StepFacts("1", state="TIMEOUT", stdout="/dev/null", stderr="/home/u/job.out"),
+             StepFacts("2", state="TIMEOUT", stdout="/home/u/%t.out"))  # fmt: skip
     known(ask, state="TIMEOUT", stdout="/home/u/job.out", steps=steps)
 
     assert ask().paths == ("/home/u/job.out", "/home/u/step-n3.out")

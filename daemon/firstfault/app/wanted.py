@@ -30,7 +30,7 @@ WAIT_S = 3.0
 FIRST_NODES = 2
 LATE_S = 60.0
 PATHS_MAX = 64
-PATH_BYTES_MAX = 4096
+PATH_BYTES_MAX = 4095
 _JOBS_MAX = 10_000
 # A young end's answer is a matter of seconds; an old one's job is unknown to Slurm, or it is down.
 _AGAIN_S = ((60.0, 10), (600.0, 60))
@@ -187,7 +187,10 @@ def _paths(facts: JobFacts, node: str) -> tuple[str, ...]:
     usable = (
         path
         for path in paths
-        if path.startswith("/") and path != "/dev/null" and len(path.encode()) <= PATH_BYTES_MAX
+        if path.startswith("/")
+        and path != "/dev/null"
+        and "%" not in path  # a file for each task: its node alone knows which are its own
+        and len(path.encode()) <= PATH_BYTES_MAX
     )
     return tuple(dict.fromkeys(usable))[:PATHS_MAX]
 

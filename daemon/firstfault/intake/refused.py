@@ -8,12 +8,15 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
+import time
 from pathlib import Path
 
 from firstfault.intake import spool
 
 FILES_MAX = 1000
 BYTES_MAX = 256 * 1024 * 1024
+# What people take out is noticed after this time: counting a full folder takes milliseconds.
+COUNT_S = 60.0
 
 
 class Aside:
@@ -22,6 +25,7 @@ class Aside:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
+        self._held: dict[Path, tuple[float, int, int]] = {}
 
     def keep(self, body: bytes, reason: str) -> Path | None:
         """Keeps what was refused; None where the quarantine holds enough already."""
@@ -38,7 +42,10 @@ class Aside:
         with self._lock:
             if target.exists():
                 return target
-            files, size = _held(folder)
+            counted_at, files, size = self._held.get(folder, (0.0, 0, 0))
+            if not counted_at or time.monotonic() > counted_at + COUNT_S:
+                counted_at, files, size = time.monotonic(), *_held(folder)
+            self._held[folder] = counted_at, files, size
             if files >= FILES_MAX or size + len(body) > BYTES_MAX:
                 return None
             draft = target.with_name(f".{target.name}")
@@ -49,6 +56,7 @@ class Aside:
             spool.write_reason(target, reason)
             draft.rename(target)
             _sync(folder)
+            self._held[folder] = counted_at, files + 1, size + len(body)
         return target
 
 

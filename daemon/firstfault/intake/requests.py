@@ -22,7 +22,7 @@ from firstfault.model.jobs import Incoming
 RECORDS = "/v1/records"
 WANTED = "/v1/wanted"
 HEALTH = "/healthz"
-QUESTION_BYTES_MAX = 1024 * 1024
+QUESTION_BYTES_MAX = 4 * 1024 * 1024
 # The nodes give up after 60 s.
 COMMIT_S = 30.0
 NEWER_S = 3600
