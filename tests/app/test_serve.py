@@ -168,6 +168,24 @@ def _free_leases(store_url: str) -> None:
             connection.execute(table.update().where(known.is_not(None)).values({column: LONG_AGO}))
 
 
+@pytest.mark.slow
+def test_old_evidence_is_removed_and_the_report_stays(tmp_path: Path, store_url: str) -> None:
+    config = configure(tmp_path, store={"url": store_url})
+    put_job(tmp_path / "spool", "12")
+    with Daemon(config, "--once-idle") as daemon:
+        assert daemon.process.wait(60) == 0, daemon.said()
+
+    config = configure(tmp_path, store={"url": store_url, "keep_evidence_days": 0.00001})
+    with Daemon(config) as daemon:
+        removed = daemon.wait_for("event=evidence-removed .*")[0]
+        assert daemon.stop() == 0
+
+    assert "why=age jobs=1 records=4 " in removed
+    with closing(connect(store_url)) as database, database.reading() as connection:
+        assert connection.execute(sa.select(evidence)).all() == []
+    assert run(job, "12", "--config", str(config)).exit_code == 0
+
+
 def test_root_is_refused(tmp_path: Path) -> None:
     config = configure(tmp_path)
     config.write_text(config.read_text().replace("allow_root = true", "allow_root = false"))
