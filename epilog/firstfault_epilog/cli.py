@@ -6,7 +6,7 @@ import resource
 import sys
 from typing import List
 
-from firstfault_epilog import __version__, checks, collector, preview
+from firstfault_epilog import __version__, collector
 from firstfault_epilog import settings as node_settings
 
 
@@ -32,6 +32,9 @@ def main(argv: List[str]) -> int:
         print(f"firstfault-epilog {__version__}")
         return 0
     if arguments.command == "check":
+        # Not loaded for each end of a job: the archive's modules are compiled at each start.
+        from firstfault_epilog import checks, preview
+
         if arguments.job is not None:
             return preview.run(arguments.config, arguments.job, sys.stdout)
         return checks.run(arguments.config, sys.stdout)

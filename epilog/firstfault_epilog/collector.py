@@ -153,11 +153,15 @@ def _ask(
 def _send(
     settings: Settings, delivery: Optional["Delivery"]
 ) -> Tuple[Optional["Delivery"], Optional[float]]:
-    if settings.daemon is None:
+    # The node's own spool is made with the first record.
+    if settings.daemon is None or not os.path.lexists(settings.spool):
         return None, None
-    from firstfault_epilog import push
-
     try:
+        if delivery is None and not spool.waiting(settings.spool):
+            return None, None
+        # http.client and ssl are not loaded where nothing is sent.
+        from firstfault_epilog import push
+
         if delivery is None:
             return push.begin(settings)
         if not push.is_over(delivery):

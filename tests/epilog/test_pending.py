@@ -161,6 +161,8 @@ def test_an_end_that_nobody_wants_leaves_nothing_behind(node: Node, daemon: Daem
 def test_a_short_job_of_one_node_that_ended_well_costs_no_request(
     node: Node, daemon: Daemon
 ) -> None:
+    # It is made with the first record.
+    node.spool.rmdir()
     for job in ("12", "13"):
         started = str(int(time.time()) - 30)
         node.end_job(SLURM_JOB_ID=job, SLURM_JOB_START_TIME=started, **SHORT)
