@@ -32,9 +32,8 @@ class Outbox(msgspec.Struct, frozen=True):
 
 
 class Backlog(msgspec.Struct, frozen=True):
-    """All of it; ``jobs`` counts by state, ``size`` is the store's in bytes."""
+    """All of it; ``size`` is the store's in bytes."""
 
-    jobs: dict[str, int]
     judge: Waiting
     ask: Waiting
     outbox: tuple[Outbox, ...]
@@ -43,10 +42,8 @@ class Backlog(msgspec.Struct, frozen=True):
 
 def backlog(database: Database, channels: Iterable[str], now: dt.datetime) -> Backlog:
     """Counts, from indexes alone but for what is pending. Raises what SQLAlchemy raises."""
-    states = sa.select(jobs.c.state, sa.func.count().label("jobs")).group_by(jobs.c.state)
     with database.reading() as connection:
         return Backlog(
-            jobs={row.state: row.jobs for row in connection.execute(states)},
             judge=_due(connection, jobs.c.look_at, now),
             ask=_due(connection, jobs.c.ask_at, now, jobs.c.facts_closed.is_(False)),
             outbox=tuple(_outbox(connection, channel, now) for channel in channels),
