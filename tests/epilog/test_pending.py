@@ -105,7 +105,7 @@ def age(node: Node, seconds: float) -> None:
     ask_now(node)
 
 
-def wait_until(done: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(done: Callable[[], bool], seconds: float = 60.0) -> None:
     stop_at = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < stop_at, "it did not come to that"
@@ -217,8 +217,7 @@ def test_an_end_of_which_slurm_does_not_know_yet_is_asked_about_again(
     daemon.again_s = 300
     node.end_job(**QUIET)
     collect_until(node, lambda: daemon.asked != [] and kept(node)[0].stat().st_mtime > time.time())
-    (path,) = kept(node)
-    ask_at_s = path.stat().st_mtime
+    left_s = kept(node)[0].stat().st_mtime - time.time()
     nothing = node.collect()
     asked = len(daemon.asked)
     daemon.word = lambda _: {"wanted": "yes"}
@@ -226,7 +225,7 @@ def test_an_end_of_which_slurm_does_not_know_yet_is_asked_about_again(
 
     node.collect()
 
-    assert 290 < ask_at_s - time.time() < 370
+    assert 200 < left_s < 370
     assert (nothing.returncode, asked) == (0, 1)
     assert daemon.ids == [daemon.records[0].id] * 2
     assert kept(node) == []
