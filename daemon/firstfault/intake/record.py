@@ -36,7 +36,7 @@ def incoming(data: bytes, limits: Limits) -> Incoming:
         raise evidence.EvidenceError(f"larger than spool.max_file_bytes ({limits.file_bytes})")
     body = _unpacked(data, limits)
     record = evidence.decode(body)
-    evidence.documents(record)  # every excerpt must be decodable before the sender lets it go
+    evidence.check(record)  # every excerpt must be decodable before the sender lets it go
     for field, pattern in _WORDS.items():
         value = getattr(record, field)
         if value is not None and not pattern.fullmatch(value):
