@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -110,12 +111,12 @@ def test_while_spool_and_reports_cannot_be_written_all_jobs_are_judged_and_told(
     site.expect(known)
     with Forked(site.config) as daemon:
         daemon.wait_for("event=started")
-        os.kill(daemon.pid, 19)
+        os.kill(daemon.pid, signal.SIGSTOP)
         put(site.spool, b"no record", "0-damaged.json")
         site.put(known)
         files = len(list(site.spool.glob("*.gz")))
         remount(disk, "ro")
-        os.kill(daemon.pid, 18)
+        os.kill(daemon.pid, signal.SIGCONT)
 
         slack.wait(sum(undisturbed[job.case][1].posted for job in known), 180)
 
