@@ -174,3 +174,98 @@ sweeps = sa.Table(
     sa.Column("began_at", UtcTime, nullable=False),
     sa.Column("until_at", UtcTime, nullable=False),
 )
+
+# Messages that a bot may change after they are posted: which jobs each tells of, and whether it says
+# what is to be said (docs/slack.md). ``ts`` NULL: it is not known to be posted. ``next_at`` is when
+# it is to be brought up to date, NULL: it is; ``wanted`` counts what changed.
+messages = sa.Table(
+    "messages",
+    metadata,
+    sa.Column("key", Key, primary_key=True),
+    sa.Column("message_id", sa.String(64), nullable=False, unique=True),
+    sa.Column("channel", sa.String(32), nullable=False),
+    sa.Column("conversation", sa.String(64), nullable=False),
+    sa.Column("subject", sa.String(200), nullable=False),
+    sa.Column("array", sa.String(120)),
+    sa.Column("incident_key", Key, sa.ForeignKey("incidents.key")),
+    sa.Column("ts", sa.String(32)),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("joined_at", UtcTime, nullable=False),
+    sa.Column("shown_at", UtcTime),
+    sa.Column("next_at", UtcTime),
+    sa.Column("wanted", sa.Integer, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("error", sa.Text),
+    sa.Index("messages_next_at", "next_at"),
+    sa.Index("messages_conversation", "channel", "conversation", "joined_at"),
+    sa.Index("messages_incident", "incident_key"),
+)
+
+# A job is told of in one message of a channel.
+message_jobs = sa.Table(
+    "message_jobs",
+    metadata,
+    sa.Column("key", Key, primary_key=True),
+    sa.Column("message_key", Key, sa.ForeignKey("messages.key"), nullable=False),
+    sa.Column("job_key", Key, sa.ForeignKey("jobs.key"), nullable=False),
+    sa.Column("channel", sa.String(32), nullable=False),
+    sa.UniqueConstraint("job_key", "channel"),
+    sa.Index("message_jobs_message", "message_key"),
+)
+
+# What a job's newest verdict has in common with other jobs', where the cause may lie in the system:
+# a node, a file system, a cause. From these incidents are made.
+signs = sa.Table(
+    "signs",
+    metadata,
+    sa.Column("key", Key, primary_key=True),
+    sa.Column("job_key", Key, sa.ForeignKey("jobs.key"), nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("name", sa.String(255), nullable=False),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.UniqueConstraint("job_key", "kind", "name"),
+    sa.Index("signs_at", "at"),
+)
+
+# The same node, file system or cause in several jobs within a short time.
+incidents = sa.Table(
+    "incidents",
+    metadata,
+    sa.Column("key", Key, primary_key=True),
+    sa.Column("cluster", sa.String(64), nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("name", sa.String(255), nullable=False),
+    sa.Column("opened_at", UtcTime, nullable=False),
+    sa.Column("last_at", UtcTime, nullable=False),
+    sa.Column("ended_at", UtcTime),
+    sa.Column("acknowledged_at", UtcTime),
+    sa.Column("acknowledged_by", sa.Text),
+    sa.Index("incidents_ended_at", "ended_at"),
+    sa.Index("incidents_last_at", "last_at"),
+)
+
+# A job belongs to one incident.
+incident_jobs = sa.Table(
+    "incident_jobs",
+    metadata,
+    sa.Column("key", Key, primary_key=True),
+    sa.Column("incident_key", Key, sa.ForeignKey("incidents.key"), nullable=False),
+    sa.Column("job_key", Key, sa.ForeignKey("jobs.key"), nullable=False, unique=True),
+    sa.Index("incident_jobs_incident", "incident_key"),
+)
+
+# Of what the administrators want to hear nothing for a while. ``reservation`` names a maintenance
+# reservation that says so, "": somebody did.
+silences = sa.Table(
+    "silences",
+    metadata,
+    sa.Column("key", Key, primary_key=True),
+    sa.Column("cluster", sa.String(64), nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("name", sa.String(255), nullable=False),
+    sa.Column("until", UtcTime, nullable=False),
+    sa.Column("said_by", sa.Text, nullable=False),
+    sa.Column("reservation", sa.String(255), nullable=False),
+    sa.UniqueConstraint("cluster", "kind", "name", "reservation"),
+    sa.Index("silences_until", "until"),
+)
