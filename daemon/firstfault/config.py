@@ -111,11 +111,43 @@ class Report(msgspec.Struct, frozen=True):
     dir: str = "/var/lib/firstfault/reports"
 
 
+class Owners(msgspec.Struct, frozen=True):
+    """[owners]: the mail address of a job's owner."""
+
+    template: str = ""
+    file: str = ""
+    command: tuple[str, ...] = ()
+    command_timeout_s: float = 10.0
+
+
+class Incidents(msgspec.Struct, frozen=True):
+    """[incidents]: when the failures of several jobs are one matter."""
+
+    jobs: int = 5
+    within_s: float = 600.0
+    quiet_s: float = 3600.0
+    reservations_s: float = 300.0
+
+
+Domain = Literal["user", "system", "either"]
+Confidence = Literal["confirmed", "likely", "possible", "unknown"]
+
+
 class Slack(msgspec.Struct, frozen=True):
-    """[slack]: messages by incoming webhook."""
+    """[slack]: messages by incoming webhook, and by a bot."""
 
     webhook: str = ""
     webhook_file: str = ""
+    token_file: str = ""
+    api_url: str = "https://slack.com/api/"
+    owners: bool = True
+    admins: str = ""
+    admins_domains: tuple[Domain, ...] = ("system", "either")
+    admins_confidence: Confidence = "possible"
+    admins_causes: tuple[str, ...] = ()
+    attach: bool = False
+    gather_s: float = 3600.0
+    per_hour: int = 20
     timeout_s: float = 10.0
     attempts: int = 30
 
@@ -163,6 +195,8 @@ class Config(msgspec.Struct, frozen=True):
     judge: Judge = Judge()
     diagnosis: Diagnosis = Diagnosis()
     report: Report = Report()
+    owners: Owners = Owners()
+    incidents: Incidents = Incidents()
     slack: Slack = Slack()
     web: Web = Web()
     metrics: Metrics = Metrics()
@@ -257,7 +291,10 @@ def _contradictions(config: Config) -> list[tuple[str, str]]:
         ("report.dir", config.report.dir),
         ("slurm.sacct", config.slurm.sacct),
         ("diagnosis.signatures", config.diagnosis.signatures),
+        ("owners.file", config.owners.file),
+        *(("owners.command", word) for word in config.owners.command[:1]),
         ("slack.webhook_file", config.slack.webhook_file),
+        ("slack.token_file", config.slack.token_file),
         ("intake.tls_cert", config.intake.tls_cert),
         ("intake.tls_key", config.intake.tls_key),
         ("intake.munge_socket", config.intake.munge_socket),
@@ -268,9 +305,13 @@ def _contradictions(config: Config) -> list[tuple[str, str]]:
     for key, url in (
         ("web.public_url", config.web.public_url),
         ("slack.webhook", config.slack.webhook),
+        ("slack.api_url", config.slack.api_url),
     ):
         if url and not _URL.fullmatch(url):
             wrong.append((key, "must be an http:// or https:// URL."))
+    wrong += _slack(config.slack)
+    if config.owners.template and "{user}" not in config.owners.template:
+        wrong.append(("owners.template", 'must hold "{user}", as in "{user}@example.org".'))
     if config.slack.webhook and config.slack.webhook_file:
         wrong.append(("slack.webhook", "and slack.webhook_file are both set: keep one."))
     return wrong
@@ -292,6 +333,18 @@ def _intake(config: Config) -> list[tuple[str, str]]:
     return wrong
 
 
+def _slack(slack: Slack) -> list[tuple[str, str]]:
+    wrong = []
+    if slack.admins and not re.fullmatch(r"[CG][A-Z0-9]{2,20}", slack.admins):
+        said = (
+            "must be a channel's ID, as C0123456789: it stands at the end of the channel's details."
+        )
+        wrong.append(("slack.admins", f"is {slack.admins!r}; it {said}"))
+    if not slack.api_url.endswith("/"):
+        wrong.append(("slack.api_url", f'is {slack.api_url!r}; it must end in "/".'))
+    return wrong
+
+
 def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -303,8 +356,16 @@ def _numbers(config: Config) -> list[tuple[str, str]]:
     positive = ["spool.scan_s", "spool.max_file_bytes", "spool.max_record_bytes"]
     positive += ["slurm.timeout_s", "slack.timeout_s", "slack.attempts", "web.link_days"]
     positive += ["store.keep_evidence_days", "store.keep_verdicts_days"]
-    positive += ["intake.max_connections", "intake.head_s", "intake.body_s"]
+    positive += ["slack.per_hour", "incidents.jobs", "incidents.within_s", "incidents.quiet_s"]
+    positive += [
+        "owners.command_timeout_s",
+        "intake.max_connections",
+        "intake.head_s",
+        "intake.body_s",
+    ]
     not_negative = (
+        "incidents.reservations_s",
+        "slack.gather_s",
         "slurm.first_ask_s",
         "slurm.give_up_s",
         "slurm.sweep_s",
@@ -314,7 +375,7 @@ def _numbers(config: Config) -> list[tuple[str, str]]:
         "judge.early_s",
     )
     # Longer, and a question or a delivery would be claimed anew while it is under way.
-    most = {"slurm.timeout_s": 60, "slack.timeout_s": 25}
+    most = {"slurm.timeout_s": 60, "slack.timeout_s": 25, "owners.command_timeout_s": 25}
     values: dict[str, Any] = keys(config)
     wrong = [
         (key, "must be a finite number.")
