@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from firstfault.model.event import Holder, OomKill
+from firstfault.model.event import HeldTogether, Holder, OomKill
 from firstfault.readers.cgroups import limit_of
 from firstfault.readers.kernel import kernel_events
 from tests.readers.logs import ZONE, document
@@ -209,3 +209,21 @@ def test_another_program_may_not_speak_for_them() -> None:
     )
 
     assert list(kernel_events(document(lines), ZONE)) == []
+
+
+def test_processes_of_other_users_are_only_summed() -> None:
+    columns = "[  pid  ]   uid  tgid total_vm      rss pgtables_bytes swapents oom_score_adj name"
+    rows = [
+        f"[{pid:7d}] {uid:5d} {pid:5d}   616268 {pages:8d} 4096 0 0 {name}"
+        for pid, uid, pages, name in [
+            (11744, 1001, 400_000, "python3"),
+            (800, 27, 900_000, "mysqld"),
+            (801, 0, 100, "slurmstepd"),
+            *((12000 + k, 1001, 10 + k, "loader") for k in range(8)),
+        ]
+    ]
+    (kill,) = kills(INVOKED, columns, *rows, CHOSEN, KILLED)
+
+    assert [each.command for each in kill.holders] == ["python3", "slurmstepd", *["loader"] * 3]
+    assert kill.own == HeldTogether(10, (400_100 + sum(range(10, 18))) * 4)
+    assert kill.others == HeldTogether(1, 900_000 * 4)

@@ -276,7 +276,12 @@ def _facts(event: OomKill) -> Iterator[tuple[str, str]]:
             f"{each.command} (pid {each.pid}) {each.resident_kb // 1024} MiB"
             for each in event.holders
         )
-        yield "held", ", ".join(held)
+        others = event.others
+        yield (
+            "held",
+            ", ".join(held)
+            + (f"; processes of other users {others.resident_kb // 1024} MiB" if others else ""),
+        )
 
 
 def _noticed_fault(

@@ -10,6 +10,7 @@ from firstfault.judge import proofs
 from firstfault.judge.decide import Judgement, kernel_read
 from firstfault.judge.domain import domain as narrowed
 from firstfault.judge.fingerprint import fingerprint
+from firstfault.judge.memory_held import memory
 from firstfault.judge.missing import missing
 from firstfault.judge.ranks import ranges
 from firstfault.judge.title import happened, title
@@ -79,6 +80,7 @@ def assemble(
         fingerprint=fingerprint(cause, roots, told.hosts),
         coverage=_coverage(told, run),
         notes=tuple(notes),
+        memory=memory(roots, run),
     )
 
 

@@ -17,6 +17,13 @@ class Holder(msgspec.Struct, frozen=True):
     resident_kb: int
 
 
+class HeldTogether(msgspec.Struct, frozen=True):
+    """How many processes there were, and what they held together."""
+
+    processes: int
+    resident_kb: int
+
+
 class OomKill(msgspec.Struct, frozen=True):
     """The kernel's OOM killer chose a process (the lines of one kill, joined).
 
@@ -24,7 +31,9 @@ class OomKill(msgspec.Struct, frozen=True):
     the lines do not tell. ``job``, ``step``, ``task`` and ``node`` come from the victim's
     cgroup path; ``task`` is node-local before Slurm 23.11 and global since. ``limit_cgroup`` is
     the cgroup whose limit was full, ``swap`` True where it was the limit on memory and swap.
-    ``holders`` are the processes that held most, most first. ``killer`` is "kernel", or a
+    ``holders`` are the processes of the victim's user and of root that held most, most first;
+    ``own`` is what all of those two held, ``others`` what those of all other users did (who reads
+    the victim's report need not know what others ran). ``killer`` is "kernel", or a
     program that kills for the node's sake: "earlyoom", "systemd-oomd" (a cgroup whole: its pid
     is 0). ``boot`` counts the boots in a log of several, from 1, None in a log of one.
     ``quoted`` is True where the line stood among a program's output: it may be the program's.
@@ -47,6 +56,8 @@ class OomKill(msgspec.Struct, frozen=True):
     limit_cgroup: str | None = None
     swap: bool = False
     holders: tuple[Holder, ...] = ()
+    own: HeldTogether | None = None
+    others: HeldTogether | None = None
     killer: str = "kernel"
     boot: int | None = None
     quoted: bool = False
@@ -509,6 +520,42 @@ class Lagging(msgspec.Struct, frozen=True):
     ranks: tuple[int, ...]
 
 
+class Stack(msgspec.Struct, frozen=True):
+    """Where a process stood that goes on: its main thread's stack, innermost frame last.
+
+    ``place`` is the innermost frame's line, ``pid`` the process's own where the dump names it.
+    """
+
+    place: Place
+    speaker: Speaker
+    frames: tuple[Frame, ...]
+    pid: int | None = None
+
+
+class LastWords(msgspec.Struct, frozen=True):
+    """The last that a speaker said before the job's end; ``place`` is that line.
+
+    ``at`` is the last time that one of its last lines bears, ``pause_s`` the longest between two
+    of them. ``step`` of ``total`` is how far it had come, at ``steps_per_s``. ``closing`` is True
+    where the line speaks of an end, a checkpoint or another long work, ``cut`` where the last of
+    its output was not written. ``written_at`` is when its file was last written, ``lines`` how
+    many it said, of ``line_bytes`` on average.
+    """
+
+    place: Place
+    speaker: Speaker
+    at: dt.datetime | None = None
+    lines: int = 0
+    pause_s: float | None = None
+    step: int | None = None
+    total: int | None = None
+    steps_per_s: float | None = None
+    closing: bool = False
+    cut: bool = False
+    written_at: dt.datetime | None = None
+    line_bytes: float = 0.0
+
+
 class EndFacts(msgspec.Struct, frozen=True):
     """What a node's Epilog was told of the job's end (raw wait statuses; zero is ambiguous).
 
@@ -561,5 +608,7 @@ Event = (
     | WorkStatus
     | RecordedWork
     | Lagging
+    | Stack
+    | LastWords
     | EndFacts
 )

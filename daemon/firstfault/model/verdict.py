@@ -155,6 +155,42 @@ class CoverageRow(msgspec.Struct, frozen=True):
     note: str | None = None
 
 
+class Holder(msgspec.Struct, frozen=True):
+    """What a process held (resident, KiB) as the kernel looked for one to kill; ``rank`` where it
+    is a rank's own process."""
+
+    pid: int
+    command: str
+    kib: int
+    rank: int | None = None
+    killed: bool = False
+
+
+class Sum(msgspec.Struct, frozen=True):
+    """How many processes, and how many KiB they held together."""
+
+    processes: int
+    kib: int
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """Who held the memory that was short, by the kernel's table of tasks at the first OOM kill.
+
+    ``limit_kib`` is the limit that was full (None: the host itself was), ``used_kib`` what counted
+    towards it at that moment (``with_swap``: both with swap); the processes' sizes may add up to
+    more, for pages that are shared count for each. ``holders`` are the victim's user's and root's, most first; ``rest`` sums up
+    their other processes, ``others`` those of other users, whose names are nobody's business.
+    """
+
+    host: str | None
+    limit_kib: int | None
+    used_kib: int | None
+    holders: tuple[Holder, ...]
+    rest: Sum | None = None
+    others: Sum | None = None
+    with_swap: bool = False
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """The answer for one job."""
 
@@ -173,6 +209,7 @@ class Verdict(msgspec.Struct, frozen=True):
     fingerprint: str | None = None
     coverage: tuple[CoverageRow, ...] = ()
     notes: tuple[str, ...] = ()
+    memory: Memory | None = None
     schema: str = SCHEMA
 
 

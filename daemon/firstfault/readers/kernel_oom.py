@@ -21,11 +21,11 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from firstfault.model.event import Holder, OomKill
+from firstfault.model.event import HeldTogether, Holder, OomKill
 from firstfault.readers.cgroups import SlurmCgroup, slurm_cgroup
 from firstfault.readers.kernel_heads import KERNEL
 from firstfault.readers.kernel_records import Record
@@ -55,6 +55,8 @@ _RESIDENT = re.compile(r"(?:anon|file|shmem)-rss:(\d{1,18})kB")
 _UID = re.compile(r"\bUID[: ](\d{1,10})")
 _COLUMNS = re.compile(r"\[ {1,4}pid {1,4}\] {1,8}(uid .{1,300} name)$")
 _ROW = re.compile(r"\[ {0,12}(\d{1,10})\] {1,12}(\d{1,10} .{1,400})$")
+# The row in which the collector sums up other users' processes.
+_SUMMED = re.compile(r"others\((\d{1,6})\)")
 _EARLYOOM = re.compile(
     r"sending SIG(?:TERM|KILL) to process (?P<pid>\d{1,10})(?: uid (?P<uid>\d{1,10}))? "
     r'"(?P<command>[^"]{1,64})": '
@@ -65,6 +67,8 @@ _OOMD = re.compile(r"Killed (/\S{1,1000}) due to (?:memory|swap) ")
 _LONGEST_BLOCK = 2_000
 _MOST_ROWS = 100_000
 _SHOWN = 5
+# Looked through for the victim's own user's; the others' are only summed.
+_KEPT = 32
 
 
 class _Block(msgspec.Struct):
@@ -74,9 +78,12 @@ class _Block(msgspec.Struct):
     cgroup: str | None = None
     limit: str | None = None
     columns: tuple[str, ...] = ()
-    # (pages, pid, command) of the processes that held most; the victims' are looked up apart.
-    held: list[tuple[int, int, str]] = []
+    # (pages, pid, command, uid) of the processes that held most; the victims' are looked up apart.
+    held: list[tuple[int, int, str, int]] = []
     pages: dict[int, int] = {}
+    uids: dict[int, int] = {}
+    # By user: how many processes, and how many pages they held together.
+    users: dict[int, tuple[int, int]] = {}
     chosen: OomKill | None = None
 
 
@@ -168,9 +175,14 @@ def _remember_row(block: _Block, pid: int, rest: str) -> None:
     rss = values[block.columns.index("rss")]
     if not rss.isdigit() or len(rss) > 18:
         return
-    block.pages[pid] = int(rss)
-    heapq.heappush(block.held, (int(rss), pid, values[-1][:64]))
-    if len(block.held) > _SHOWN:
+    pages, uid = int(rss), int(values[0])
+    block.pages[pid] = pages
+    block.uids[pid] = uid
+    summed = _SUMMED.fullmatch(values[-1]) if pid == 0 else None
+    processes, before = block.users.get(uid, (0, 0))
+    block.users[uid] = (processes + (int(summed[1]) if summed else 1), before + pages)
+    heapq.heappush(block.held, (pages, pid, values[-1][:64], uid))
+    if len(block.held) > _KEPT:
         heapq.heappop(block.held)
 
 
@@ -254,14 +266,28 @@ def _completed(kill: OomKill, block: _Block) -> OomKill:
         usage, limit = both
         swap = True
     page_kb = _page_kb(kill, block)
-    held = sorted(block.held, key=lambda each: (-each[0], each[1]))
+    named = {block.uids.get(kill.pid, kill.uid), 0}
+    held = sorted(
+        (each for each in block.held if each[3] in named), key=lambda each: (-each[0], each[1])
+    )
     return msgspec.structs.replace(
         kill,
         usage_kb=usage,
         limit_kb=limit,
         limit_cgroup=kill.limit_cgroup or block.limit,
         swap=swap,
-        holders=tuple(Holder(pid, command, pages * page_kb) for pages, pid, command in held),
+        holders=tuple(Holder(pid, name, pages * page_kb) for pages, pid, name, _ in held[:_SHOWN]),
+        own=_sum((held for user, held in block.users.items() if user in named), page_kb),
+        others=_sum((held for user, held in block.users.items() if user not in named), page_kb),
+    )
+
+
+def _sum(users: Iterable[tuple[int, int]], page_kb: int) -> HeldTogether | None:
+    counted = list(users)
+    if not counted:
+        return None
+    return HeldTogether(
+        sum(processes for processes, _ in counted), sum(pages for _, pages in counted) * page_kb
     )
 
 
