@@ -3,7 +3,7 @@
 | the kernel says, before the ranks failed | a rank of that host says | then |
 |---|---|---|
 | the card fell off the bus, or has an uncorrectable error | a CUDA error, or NCCL's of one | the card's, sure |
-| a link, the system processor or another part failed | the same | the card's, likely |
+| a row could not be remapped, or a link, the system processor or another part failed | the same | the card's, likely |
 | a fault of a program's own kernel (Xid 13, 31) | the same fault | a second source, likely |
 
 A line counts for a rank that failed within minutes after it: nodes are shared, and jobs run for
@@ -27,7 +27,11 @@ from firstfault.model.run import Run
 from firstfault.model.verdict import CONFIRMED, LIKELY
 
 # What breaks under the program, first the one that explains the others.
-_DEVICE = ("gpu.bus-lost", "gpu.ecc", "gpu.gsp", "gpu.nvlink", "gpu.unhealthy")
+_DEVICE = (
+    "gpu.bus-lost", "gpu.ecc", "gpu.row-remap", "gpu.gsp", "gpu.nvlink", "gpu.unhealthy",
+)  # fmt: skip
+# A row that waits for the next reset stops no process.
+_HARMLESS = "kernel.gpu-row-remap"
 _SURE = frozenset({"kernel.gpu-bus-lost", "kernel.gpu-ecc", "kernel.amdgpu-uncorrected"})
 _LASTING = frozenset({"gpu.bus-lost"})
 # A program's own assertion, its own settings.
@@ -80,7 +84,7 @@ def _is_cards(fault: Fault) -> bool:
 # The lines of the card's failure that explains most, of those that a rank may have failed of.
 def _failed_before(fault: Fault, events: Sequence[KernelSign]) -> list[KernelSign]:
     for cause in _DEVICE:
-        own = [e for e in events if e.means == cause]
+        own = [e for e in events if e.means == cause and e.signature != _HARMLESS]
         near = [e for e in own if _is_near(e, fault)]
         if near or (cause in _LASTING and any(e.at is None for e in own)):
             return near or own

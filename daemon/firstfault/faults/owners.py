@@ -2,9 +2,14 @@
 
 A node's own console without prefixes: its agent notes the end of one rank there and ends no
 other, and no other rank speaks in it. What stands there and is not the agent's is that rank's.
+
+NCCL's own lines name host and pid of their process ("n3:4411:4502 [1] ... NCCL WARN", src/debug.cc of
+NCCL 2.4 to 2.28): they are the rank's that has that pid there.
 """
 
 from __future__ import annotations
+
+import re
 
 import msgspec
 
@@ -19,14 +24,48 @@ from firstfault.model.event import (
 )
 from firstfault.model.run import Happened, Process, Run, Told
 
+_NCCL = re.compile(
+    r"(?P<host>[\w.-]{1,253}):(?P<pid>\d{1,10}):\d{1,10} \[-?\d{1,4}\] .{0,120}?NCCL WARN "
+)
+
 
 def with_owners(told: Told, run: Run) -> Run:
-    """``run``, in which the events of such documents are their rank's."""
+    """``run``, in which the events of such documents, and NCCL's lines, are their rank's."""
+    run = _with_pids(run)
     owners = _owners(told, run)
     if not owners:
         return run
     happened = tuple(_owned(each, owners) for each in run.happened)
     return msgspec.structs.replace(run, happened=happened)
+
+
+def _with_pids(run: Run) -> Run:
+    if not any(_is_nccls(each) for each in run.happened):
+        return run
+    by_pid: dict[int, list[Process]] = {}
+    for process in run.roster:
+        for pid in process.pids:
+            by_pid.setdefault(pid, []).append(process)
+    happened = tuple(_named(e, by_pid) if _is_nccls(e) else e for e in run.happened)
+    return msgspec.structs.replace(run, happened=happened)
+
+
+def _is_nccls(each: Happened) -> bool:
+    event = each.event
+    return isinstance(event, Sign) and each.process is None and "NCCL WARN " in event.place.text
+
+
+def _named(each: Happened, by_pid: dict[int, list[Process]]) -> Happened:
+    match = _NCCL.search(each.event.place.text)
+    if match is None:
+        return each
+    host = match["host"].partition(".")[0]
+    mine = [
+        process
+        for process in by_pid.get(int(match["pid"]), ())
+        if process.host is None or process.host.partition(".")[0] == host
+    ]
+    return msgspec.structs.replace(each, process=mine[0]) if len(mine) == 1 else each
 
 
 def _owners(told: Told, run: Run) -> dict[str, Process]:

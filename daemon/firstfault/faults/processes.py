@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from firstfault.faults.collective_words import COLLECTIVE_ERROR, only_lost_a_peer, own_reason
 from firstfault.faults.death import Death, Raised
 from firstfault.faults.exceptions import (
     cause_of,
@@ -44,7 +45,6 @@ _INTERPRETERS = ("line.missing-script", "line.forbidden-script")
 NARROWER = (
     "gpu.", "memory.", "collective.", "storage.", "process.resource-limit", "process.stuck",
 )  # fmt: skip
-_CARDS = ("gpu.", "memory.gpu")
 # Faults of the device and of collectives abort a process too.
 _ABORTING = ("gpu.", "collective.", "waited", "memory.gpu")
 
@@ -152,6 +152,8 @@ def of_death(death: Death, around: Surroundings) -> Fault | Effect | None:
     signs = around.signs.get(death.process, [])
     if death.raised is not None and death.raised.means in ("peer-lost", "waited", "stopped"):
         return _victim(death, death.raised)
+    if death.raised is not None and only_lost_a_peer(death.raised.event, death.raised.means, signs):
+        return Effect("peer-lost", proof(death.raised.seen[0]), death.process)
     if death.raised is not None:
         fault = _raised_fault(death, death.raised, signs)
         if around.lost_before(death, death.raised):
@@ -246,11 +248,6 @@ def _came_before(one: Span | None, other: Span | None) -> bool:
     return one is not None and other is not None and one.before(other)
 
 
-def _of_card(signs: Sequence[Happened]) -> str | None:
-    means = [each.means or "" for each in signs]
-    return next((m for m in means if m.startswith(_CARDS) and m != "gpu.unhealthy"), None)
-
-
 def _raised_fault(death: Death, raised: Raised, signs: Sequence[Happened]) -> Fault:
     event = raised.event
     cause = cause_of(event, raised.means)
@@ -259,9 +256,11 @@ def _raised_fault(death: Death, raised: Raised, signs: Sequence[Happened]) -> Fa
         limit = LIKELY
     facts = [*said_more(event)]
     key = same_key(event, raised.means)
-    if cause == "collective.error" and (own := _of_card(signs)):
-        # NCCL met an error of the card: its own line, or the exception's further ones, say which.
-        cause, limit, key = own, weaker(limit, LIKELY), own
+    own: Sequence[Happened] = ()
+    if cause == COLLECTIVE_ERROR and (own := own_reason(signs)):
+        # NCCL's own lines, or the exception's further ones, say what it met.
+        cause, limit = own[0].means or cause, weaker(limit, LIKELY, *map(_at_most, own))
+        key = cause
     if cause == "worker-killed":
         cause = WORKER_CAUSES.get(death.worker_signal or "Killed", "process.killed")
         if death.worker_signal is None:
@@ -279,7 +278,7 @@ def _raised_fault(death: Death, raised: Raised, signs: Sequence[Happened]) -> Fa
         "error file" if isinstance(e.event, Traceback) and e.event.recorded else "rank"
         for e in raised.seen
     }
-    ordered = [*raised.seen, *death.exits[:1]]
+    ordered = [*raised.seen, *own[:1], *death.exits[:1]]
     return Fault(
         cause=cause,
         key=key,

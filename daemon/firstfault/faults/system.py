@@ -10,6 +10,7 @@ ranks of that host had failed. What was corrected or found again counts for noth
 | a hung task that is a rank's | that rank's, where nothing surer stands beside it |
 | the same cause in a rank's own words (an I/O error, a full disk) on that host | a second source |
 | a card that failed, and a rank of that host met a CUDA error | that rank's cause (cards.py) |
+| a link to other hosts that failed | the host's (links.py) |
 | any other | the host's, where nothing surer stands beside it; as sure as its signature allows |
 """
 
@@ -22,6 +23,7 @@ import msgspec
 from firstfault.faults.cards import with_cards
 from firstfault.faults.clocks import in_hosts_window
 from firstfault.faults.death import Death
+from firstfault.faults.links import NETWORK, with_links
 from firstfault.faults.processes import proof
 from firstfault.faults.signals import exit_signal
 from firstfault.model.event import KernelSign, NodeFailure
@@ -35,8 +37,9 @@ PANICS = frozenset({"kernel.panic", "kernel.panic-machine-check", "kernel.panic-
 # Of several on one host, the first of these tells most; the others follow from it.
 _NARROWEST = (
     "node.machine-check", "memory.host-oom", "gpu.bus-lost", "gpu.ecc", "gpu.gsp", "gpu.nvlink",
-    "gpu.kernel-fault", "gpu.illegal-access", "storage.io-error", "storage.full", "node.kernel",
-    "storage.hang", "gpu.unhealthy", "process.stuck", "gpu.row-remap",
+    "gpu.kernel-fault", "gpu.illegal-access", "storage.io-error", "storage.full", "storage.quota",
+    "node.kernel", "storage.hang", "gpu.unhealthy", "gpu.not-visible", "process.stuck",
+    "gpu.row-remap", "collective.network",
 )  # fmt: skip
 # What a rank that was hit died of: a poisoned page gives SIGBUS, an oops ends its task.
 _DEADLY = {"kernel.memory-failure": (7, 9), "kernel.oops": (9, 11), "kernel.bug": (9, 11)}
@@ -74,7 +77,7 @@ def with_kernel_signs(
         return result
     rest = [each for each in seen if each.event.host not in done and not _is_used(each, result)]
     for host, signs in _by_host(rest):
-        result = _beside(told, run, host, signs, result)
+        result = _beside(told, run, host, signs, deaths, result)
     return result
 
 
@@ -222,7 +225,12 @@ def _is_used(each: _Seen, faults: Sequence[Fault]) -> bool:
 
 
 def _beside(
-    told: Told, run: Run, host: str | None, signs: Sequence[_Seen], faults: list[Fault]
+    told: Told,
+    run: Run,
+    host: str | None,
+    signs: Sequence[_Seen],
+    deaths: Sequence[Death],
+    faults: list[Fault],
 ) -> list[Fault]:
     joined = [each for each in signs if each.process is not None]
     # A hung task of somebody else's, and nothing tells what in.
@@ -232,6 +240,11 @@ def _beside(
         return faults
     if (explained := with_cards(run, host, signs, faults)) is not None:
         return explained
+    if (
+        _narrowest(signs) == NETWORK
+        and (linked := with_links(host, signs, deaths, faults)) is not None
+    ):
+        return linked
     causes = {each.event.means for each in signs}
     same = [f for f in faults if f.cause in causes and f.host is not None and f.host == host]
     if same:

@@ -30,6 +30,7 @@ _WAITING = (
     "rendezvous.timeout",
     "collective.timeout",
     "collective.error",
+    "collective.network",
     "collective.peer-lost",
 )
 # What is left to say where nothing but effects is in the evidence.

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
+import ahocorasick
 import msgspec
 
 from firstfault.signatures.grammar import words
 from firstfault.signatures.signature import EFFECTS, Compiled, SignatureError
 
-_PART = 5
-_MOST_WORDS = 50
-
 
 class Ordered(msgspec.Struct, frozen=True):
     """Signatures of one target, by id, and of each the ids of those that it is narrower than.
 
-    ``always`` are tried on each text; the others where the text holds a key of ``by_part``, or
-    in small letters one of ``by_folded``, and with it one of the words that stand there.
+    ``always`` are tried on each text; the others where the text holds one of their ``exact`` words,
+    or in small letters one of their ``folded`` ones.
     """
 
     all: tuple[Compiled, ...]
     wider: Mapping[str, frozenset[str]]
     always: tuple[Compiled, ...]
-    by_part: Mapping[str, tuple[tuple[str, Compiled], ...]]
-    by_folded: Mapping[str, tuple[tuple[str, Compiled], ...]]
+    exact: ahocorasick.Automaton | None
+    folded: ahocorasick.Automaton | None
 
     def narrowest(self, text: str) -> Compiled | None:
         """The match that no other match is narrower than.
@@ -33,16 +30,12 @@ class Ordered(msgspec.Struct, frozen=True):
         Of several an effect stands before a cause, for an effect blames nobody; then the one
         that begins first in ``text``, then the first by id.
         """
-        parts = [part for part in self.by_part if part in text]
-        low = text.lower() if self.by_folded else ""
-        folded = [part for part in self.by_folded if part in low]
-        if not parts and not folded and not self.always:
+        found = [each for _, each in self.exact.iter(text)] if self.exact else []
+        if self.folded:
+            found += [each for _, each in self.folded.iter(text.lower())]
+        if not found and not self.always:
             return None
-        tried = {each.signature.id: each for each in self.always}
-        for part in parts:
-            tried |= {each.signature.id: each for word, each in self.by_part[part] if word in text}
-        for part in folded:
-            tried |= {each.signature.id: each for word, each in self.by_folded[part] if word in low}
+        tried = {each.signature.id: each for some in (self.always, *found) for each in some}
         matches = {
             name: (each, found.start())
             for name, each in sorted(tried.items())
@@ -86,29 +79,24 @@ def ordered(signatures: Iterable[Compiled], *, all_by_words: bool = False) -> Or
     }
     words_of = named | folded
     always = tuple(each for each in found if not words_of[each.signature.id])
-    return Ordered(found, wider, always, _by_part(named, by_id), _by_part(folded, by_id))
+    return Ordered(found, wider, always, _automaton(named, by_id), _automaton(folded, by_id))
 
 
-# A few short parts of words to look for first: most lines hold none of them. Each word stands
-# under that part of it which most words have.
-def _by_part(
+# All words are found in one pass over a text, however many they are.
+def _automaton(
     named: Mapping[str, Iterable[str]], by_id: Mapping[str, Compiled]
-) -> dict[str, tuple[tuple[str, Compiled], ...]]:
-    pairs = sorted((word, name) for name, words in named.items() for word in words)
-    parts = Counter(part for word in {word for word, _ in pairs} for part in set(_parts(word)))
-    many = Counter(name for _, name in pairs)
-    result: dict[str, list[tuple[str, Compiled]]] = {}
-    for word, name in pairs:
-        best = max(_parts(word), key=lambda part: (parts[part], part))
-        # Of too many words the parts must do.
-        entry = (word if many[name] <= _MOST_WORDS else best, by_id[name])
-        if entry not in result.setdefault(best, []):
-            result[best].append(entry)
-    return {part: tuple(found) for part, found in result.items()}
-
-
-def _parts(word: str) -> list[str]:
-    return [word[n : n + _PART] for n in range(max(1, len(word) - _PART + 1))]
+) -> ahocorasick.Automaton | None:
+    of_word: dict[str, list[Compiled]] = {}
+    for name, sought in sorted(named.items()):
+        for word in sought:
+            of_word.setdefault(word, []).append(by_id[name])
+    if not of_word:
+        return None
+    automaton = ahocorasick.Automaton()
+    for word, signatures in of_word.items():
+        automaton.add_word(word, tuple(signatures))
+    automaton.make_automaton()
+    return automaton
 
 
 def overlaps(order: Ordered) -> None:

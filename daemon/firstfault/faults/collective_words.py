@@ -1,0 +1,48 @@
+"""What a process said of an error of NCCL's: a card, a network, a setting, or a peer that went away.
+
+The exception ("unhandled system error", "internal error") tells no more than that a call failed; the
+library's own lines (NCCL WARN, or what torch repeats as "Last error") tell which.
+
+| its own lines tell | then it is |
+|---|---|
+| an error of the card, or that it was full | `gpu.*`, `memory.gpu-oom` |
+| that shared memory, locked memory or a permission was lacking | `memory.shm`, `process.resource-limit`, `storage.permission` |
+| an interface, a version, a card that two ranks share | `collective.config` |
+| messages of another size | `collective.desync` |
+| a link, a completion error, a host that cannot be reached | `collective.network` |
+| only that a peer's connection was closed or refused | no fault: an effect of the peer's |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from firstfault.model.event import Traceback
+from firstfault.model.run import Happened
+
+COLLECTIVE_ERROR = "collective.error"
+# The first of these explains the others: a card that is gone takes its connections with it.
+_REASONS = (
+    "gpu.", "memory.", "process.resource-limit", "storage.permission",
+    "collective.config", "collective.desync", "collective.network",
+)  # fmt: skip
+# It says no more than the exception.
+_VAGUE = "gpu.unhealthy"
+# These are the program's or the card's, whatever befell a peer.
+_OWN = ("unhandled cuda error", "ncclUnhandledCudaError", "invalid usage", "ncclInvalid")
+
+
+def own_reason(signs: Sequence[Happened]) -> list[Happened]:
+    """Of a process's telling lines those that say why its collective failed; empty if none does."""
+    for prefix in _REASONS:
+        found = [e for e in signs if (e.means or "").startswith(prefix) and e.means != _VAGUE]
+        if found:
+            return [each for each in found if each.means == found[0].means]
+    return []
+
+
+def only_lost_a_peer(event: Traceback, means: str | None, signs: Sequence[Happened]) -> bool:
+    """Whether an error of NCCL's is the loss of a peer, by the process's own lines."""
+    if means != COLLECTIVE_ERROR or any(word in event.message for word in _OWN):
+        return False
+    return not own_reason(signs) and any(each.means == "peer-lost" for each in signs)
