@@ -16,8 +16,18 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from firstfault.deliver.settings import (
+    AdminComment,
+    Apprise,
+    Delivery,
+    Mail,
+    Webhook,
+    mistakes,
+)
+
 _URL = re.compile(r"https?://[A-Za-z0-9\[][\x21-\x7e]*")
 Reported = Literal["always", "if-failed", "never"]
+_CHANNELS = ("mail", "webhook", "apprise", "admin_comment")
 SYSTEM_FILE = Path("/etc/firstfault/firstfault.toml")
 
 
@@ -198,6 +208,11 @@ class Config(msgspec.Struct, frozen=True):
     owners: Owners = Owners()
     incidents: Incidents = Incidents()
     slack: Slack = Slack()
+    delivery: Delivery = Delivery()
+    mail: Mail = Mail()
+    webhook: Webhook = Webhook()
+    apprise: Apprise = Apprise()
+    admin_comment: AdminComment = AdminComment()
     web: Web = Web()
     metrics: Metrics = Metrics()
     log: Log = Log()
@@ -286,6 +301,7 @@ def _located(message: str) -> str:
 
 def _contradictions(config: Config) -> list[tuple[str, str]]:
     wrong = _numbers(config) + _intake(config)
+    wrong += mistakes(config.mail, config.webhook)
     for key, path in (
         ("spool.dir", config.spool.dir),
         ("report.dir", config.report.dir),
@@ -295,6 +311,14 @@ def _contradictions(config: Config) -> list[tuple[str, str]]:
         *(("owners.command", word) for word in config.owners.command[:1]),
         ("slack.webhook_file", config.slack.webhook_file),
         ("slack.token_file", config.slack.token_file),
+        ("delivery.rules", config.delivery.rules),
+        ("mail.ca_file", config.mail.ca_file),
+        ("mail.password_file", config.mail.password_file),
+        ("webhook.url_file", config.webhook.url_file),
+        ("webhook.secret_file", config.webhook.secret_file),
+        ("webhook.template", config.webhook.template),
+        ("apprise.urls_file", config.apprise.urls_file),
+        ("admin_comment.sacctmgr", config.admin_comment.sacctmgr),
         ("intake.tls_cert", config.intake.tls_cert),
         ("intake.tls_key", config.intake.tls_key),
         ("intake.munge_socket", config.intake.munge_socket),
@@ -355,6 +379,7 @@ def _is_loopback(host: str) -> bool:
 def _numbers(config: Config) -> list[tuple[str, str]]:
     positive = ["spool.scan_s", "spool.max_file_bytes", "spool.max_record_bytes"]
     positive += ["slurm.timeout_s", "slack.timeout_s", "slack.attempts", "web.link_days"]
+    positive += [f"{table}.timeout_s" for table in _CHANNELS] + ["mail.max_bytes"]
     positive += ["store.keep_evidence_days", "store.keep_verdicts_days"]
     positive += ["slack.per_hour", "incidents.jobs", "incidents.within_s", "incidents.quiet_s"]
     positive += [
@@ -393,7 +418,7 @@ def _numbers(config: Config) -> list[tuple[str, str]]:
     wrong += [(key, f"must be {top} or less.") for key, top in most.items() if values[key] > top]
     wrong += [
         (key, "must be 0 to 65535 (0: any free one).")
-        for key in ("web.port", "metrics.port", "intake.port")
+        for key in ("web.port", "metrics.port", "intake.port", "mail.port")
         if not 0 <= values[key] <= 65535
     ]
     return [(key, f"is {values[key]}; it {said}") for key, said in wrong]

@@ -47,7 +47,7 @@ def test_an_empty_file_is_the_defaults() -> None:
     [
         ("[spool]\ndri = 1", "f: unknown key 'spool.dri'. Did you mean 'spool.dir'?"),
         ("[spol]\ndir = '/x'", "f: unknown key 'spol'. Did you mean 'spool'?"),
-        ("webhook = 'x'", "f: unknown key 'webhook'. Did you mean 'slack.webhook'?"),
+        ("webhook_file = 'x'", "f: unknown key 'webhook_file'. Did you mean 'slack.webhook_file'?"),
         ("[web]\nqqqq = 1", "Known here: enabled, host, link_days, port, public_url, secret_file."),
         ("[web]\nport = 'x'", "f: web.port: Expected `int`, got `str`"),
         ("[web]\nport = 70000", "f: web.port: is 70000"),
@@ -62,6 +62,16 @@ def test_an_empty_file_is_the_defaults() -> None:
         ("[web]\npublic_url = 'javascript:x'", "must be an http:// or https:// URL"),
         ("[web]\npublic_url = 'https://a b'", "must be an http:// or https:// URL"),
         ("[slack]\nwebhook = 'https://h/x'\nwebhook_file = '/w'", "keep one"),
+        ("[mail]\nserver = 'mail.x'", "f: mail.sender: is ''; set it to an address"),
+        ("[mail]\nserver = 'a b'\nsender = 'a@b.c'", "mail.server: is 'a b'; it must be a host"),
+        ("[mail]\nsecurity = 'ssl'", 'it may be "starttls", "tls", "none"'),
+        (
+            "[mail]\nserver = 'h'\nsender = 'a@b.c'\nsecurity = 'none'\nuser = 'u'",
+            "a password must be encrypted",
+        ),
+        ("[mail]\ntimeout_s = 26", "f: mail.timeout_s: is 26.0; it must be 25 or less"),
+        ("[webhook]\nurl = 'https://h/x'\nurl_file = '/w'", "keep one"),
+        ("[delivery]\nrules = 'rules.toml'", "f: delivery.rules: is 'rules.toml'; it must be an"),
         ("[spool", "f: is not TOML"),
     ],
 )
