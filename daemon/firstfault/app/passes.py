@@ -18,7 +18,7 @@ from firstfault.app import ends as which_ends
 from firstfault.app.admission import admitted
 from firstfault.app.journal import say, trouble
 from firstfault.config import Ends
-from firstfault.deliver.outcome import Channel, Failed, retry_at
+from firstfault.deliver.outcome import Channel, Failed, Needless, retry_at
 from firstfault.intake.case import case
 from firstfault.model import verdict as v
 from firstfault.model.case import Case
@@ -170,6 +170,10 @@ def _deliver(
     except Exception as error:  # noqa: BLE001 - boundary: one message must not stop the others
         trouble("delivery-error", **known)
         result, made = Failed(f"could not be made: {type(error).__name__}"), False
+    if isinstance(result, Needless):
+        deliveries.needless(database, delivery, result.reason)
+        say(logging.INFO, "delivery-needless", **known, reason=result.reason)
+        return None
     if not isinstance(result, Failed):
         _note_sent(database, delivery, clock())
         say(logging.INFO, "delivered", **known)
@@ -182,7 +186,7 @@ def _deliver(
         say(logging.ERROR, "delivery-given-up", **known, error=result.reason)
     else:
         say(logging.WARNING, "delivery-failed", **known, retry_at=again, error=result.reason)
-    return result if made else None
+    return result if made and not result.alone else None
 
 
 def _note_sent(database: Database, delivery: Delivery, now: dt.datetime) -> None:

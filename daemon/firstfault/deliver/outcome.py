@@ -18,17 +18,30 @@ class Sent(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """It was not taken. ``retry`` False: trying again cannot help; ``after_s`` is as asked."""
+    """It was not taken. ``retry`` False: trying again cannot help; ``after_s`` is as asked.
+
+    ``alone``: it says nothing of other deliveries, which may go.
+    """
 
     reason: str
     retry: bool = True
     after_s: float | None = None
+    alone: bool = False
+
+
+class Needless(msgspec.Struct, frozen=True):
+    """Nobody is to be told; ``reason`` is for administrators."""
+
+    reason: str
+
+
+Result = Sent | Failed | Needless
 
 
 class Channel(Protocol):
     """One way to the readers of reports."""
 
-    def send(self, delivery: Delivery) -> Sent | Failed:
+    def send(self, delivery: Delivery) -> Result:
         """Tries once. Never raises for what the receiver or the network does."""
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import datetime as dt
 import email.utils
-import queue
-import threading
 from collections.abc import Callable
 
 import msgspec
 import requests
 
-from firstfault.deliver.outcome import Failed, Sent
+from firstfault.deliver.outcome import Failed, Needless, Result, Sent
+from firstfault.deliver.patience import within
 from firstfault.model.jobs import Delivery
+from firstfault.model.verdict import Verdict
 
 LONGEST_RETRY_AFTER_S = 3600.0
 _REASON_BYTES = 200
@@ -34,21 +34,18 @@ class Slack:
         self._payload = payload
         self._session = requests.Session()
 
-    def send(self, delivery: Delivery) -> Sent | Failed:
+    def send(self, delivery: Delivery) -> Result:
         """Posts once, and waits for the answer no longer than twice the time-out.
 
-        requests' own time-outs begin anew with each byte: a receiver that sends its answer byte
-        by byte would hold the channel for ever. Whoever does is left to a thread of its own.
+        What stands in the channel cannot be changed: a revision that names the same cause, rank
+        and host is not worth another message.
         """
+        if delivery.previous is not None and _same(delivery.previous, delivery.current.verdict):
+            return Needless("the message that was sent names the same cause and place")
         body = msgspec.json.encode(self._payload(delivery))
-        answered: queue.SimpleQueue[Sent | Failed] = queue.SimpleQueue()
-        threading.Thread(
-            target=lambda: answered.put(self._post(body)), name="slack-post", daemon=True
-        ).start()
-        try:
-            return answered.get(timeout=2 * self._timeout_s)
-        except queue.Empty:
-            return Failed(f"Slack did not end its answer within {2 * self._timeout_s:g} s")
+        seconds = 2 * self._timeout_s
+        late = Failed(f"Slack did not end its answer within {seconds:g} s")
+        return within(seconds, lambda: self._post(body), late)
 
     def _post(self, body: bytes) -> Sent | Failed:
         try:
@@ -64,8 +61,6 @@ class Slack:
         except requests.RequestException as error:
             # str(error) holds the URL.
             return Failed(f"Slack could not be reached ({type(error).__name__})")
-        except Exception as error:  # noqa: BLE001 - boundary: whoever waits must hear of it
-            return Failed(f"the message could not be posted ({type(error).__name__})")
 
 
 def retry_after_s(value: str | None, now: dt.datetime) -> float | None:
@@ -82,6 +77,11 @@ def retry_after_s(value: str | None, now: dt.datetime) -> float | None:
     if when.tzinfo is None:
         when = when.replace(tzinfo=dt.UTC)
     return min(max((when - now).total_seconds(), 0.0), LONGEST_RETRY_AFTER_S)
+
+
+def _same(before: Verdict, after: Verdict) -> bool:
+    old, new = before.initiator, after.initiator
+    return before.cause.id == after.cause.id and (old.rank, old.host) == (new.rank, new.host)
 
 
 def _read(response: requests.Response) -> Sent | Failed:
