@@ -20,7 +20,11 @@ from firstfault.model.verdict import LIKELY, POSSIBLE
 NETWORK = "collective.network"
 # What the ends of a broken link say, theirs and their peers'.
 _SAID = (NETWORK, "collective.error", "collective.timeout", "collective.peer-lost")
-_WEAK = ("slurm.", "process.stuck", "rendezvous.", *_SAID)
+# What a card of the rank's own did to NCCL.
+_CARDS = "unhandled cuda error"
+# The others are said of ports that nobody uses, too.
+_TELLING = frozenset({"kernel.link-down", "kernel.adapter-failed", "kernel.transmit-timeout"})
+_WEAK = ("slurm.", "process.stuck", "rendezvous.")
 # NCCL's watchdog waits 10 minutes for what a dead link keeps back.
 _NEAR = dt.timedelta(minutes=20)
 
@@ -41,9 +45,9 @@ def with_links(
     if not told or host is None:
         return None
     near = [event for event in told if _is_near(event, host, deaths)]
-    surer = any(fault.sure and not fault.cause.startswith(_WEAK) for fault in faults)
+    surer = any(f.sure and not (f.cause.startswith(_WEAK) or _is_of_links(f)) for f in faults)
     first = (near or told)[0]
-    said = [] if surer or not near else [f for f in faults if f.cause.startswith(_SAID)]
+    said = [] if surer or not near else [f for f in faults if _is_of_links(f)]
     proofs = [Proof(event.place, "kernel log", event.host) for event in (near or told)[:3]]
     fault = Fault(
         cause=NETWORK,
@@ -62,8 +66,14 @@ def with_links(
     return [*(each for each in faults if each not in said), fault]
 
 
+def _is_of_links(fault: Fault) -> bool:
+    return fault.cause.startswith(_SAID) and not any(_CARDS in p.place.text for p in fault.proofs)
+
+
 def _is_near(event: KernelSign, host: str, deaths: Sequence[Death]) -> bool:
-    if event.at is None or event.at.latest is None or event.quoted:
+    if event.quoted or event.signature not in _TELLING:
+        return False
+    if event.at is None or event.at.latest is None:
         return False
     ended = [d.noticed_at.latest for d in deaths if d.process.host == host and d.noticed_at]
     known = [each for each in ended if each is not None]
