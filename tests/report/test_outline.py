@@ -120,8 +120,8 @@ def test_a_time_line_says_its_zone_or_that_it_has_no_times():
     assert outline(examples.CGROUP_OOM, LIMITS).times == "UTC"
     assert outline(without, LIMITS).times == "no times to show"
     assert "Time line (no times to show)\n  - rank 5 on n4: " in text.render(without)
-    assert "timeline timeless" in html.render(without)
-    assert "timeline timeless" not in html.render(examples.CGROUP_OOM)
+    assert "events timeless" in html.render(without)
+    assert "events timeless" not in html.render(examples.CGROUP_OOM)
 
 
 @pytest.mark.parametrize(

@@ -40,9 +40,10 @@ def test_colour_changes_nothing_but_the_colour(name: str):
 def test_the_answer_comes_first():
     lines = text.render(examples.EXCEPTION).splitlines()
 
-    assert lines[:4] == [
+    assert lines[:5] == [
         "ValueError on rank 3: batch 17 is empty",
         "rank 3 on n2 · cause confirmed · rank and host confirmed",
+        "not after 2026-11-30 15:36:03 UTC",
         "ValueError: batch 17 is empty",
         "(rank log of n2, ranks/r_1/attempt_0/1/stderr.log line 9)",
     ]

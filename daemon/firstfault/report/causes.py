@@ -48,6 +48,9 @@ FACTS = {
 }
 """The facts that the knowledge base may name: what `remedy` takes."""
 
+ADMINISTRATORS = "Administrators: "
+"""How a phrase of `Remedy.do` begins that is not the owner's to do."""
+
 _HOST = re.compile(r"(?!all$)[a-z0-9][a-z0-9_.-]{0,252}", re.IGNORECASE | re.ASCII)
 _NUMBER = re.compile(r"\d{1,20}", re.ASCII)
 SHAPES = {
@@ -190,8 +193,8 @@ def _of_administrators(text: CauseText) -> tuple[Phrase, ...]:
 
 def _addressed(phrase: Phrase) -> Phrase:
     if isinstance(phrase, str):
-        return f"Administrators: {phrase[0].lower()}{phrase[1:]}"
-    return tuple(f"Administrators: {each[0].lower()}{each[1:]}" for each in phrase)
+        return f"{ADMINISTRATORS}{phrase[0].lower()}{phrase[1:]}"
+    return tuple(f"{ADMINISTRATORS}{each[0].lower()}{each[1:]}" for each in phrase)
 
 
 # After the first look: a message shows but few.

@@ -11,9 +11,11 @@ import msgspec
 import firstfault
 from firstfault.model import verdict as v
 from firstfault.report import wording as w
+from firstfault.report.memory_picture import NOTE, memory_picture
 from firstfault.report.outline import outline
 from firstfault.report.page import page
 from firstfault.report.sections import Limits
+from firstfault.report.timeline import picture
 
 LIMITS = Limits(items=25, quote=1000, phrase=500)
 _HREF = re.compile(r"(https?://|/(?!/)|\./|\?|#)[\x21-\x7e]*")
@@ -43,9 +45,19 @@ def render(
         if not _HREF.fullmatch(link.href):
             raise ValueError(f"a report links to http, https or a path, not {link.href!r}")
     return page("report.html").render(
-        said=outline(verdict, LIMITS),
+        said=outline(_without_what_is_drawn(verdict), LIMITS),
+        picture=picture(verdict),
+        memory=memory_picture(verdict.memory),
         generated_at=None if generated_at is None else w.moment(generated_at),
         revision=revision,
         links=links,
         version=firstfault.__version__,
     )
+
+
+def _without_what_is_drawn(verdict: v.Verdict) -> v.Verdict:
+    if verdict.memory is None or not verdict.memory.holders:
+        return verdict
+    said = f"{NOTE} on {verdict.memory.host}:" if verdict.memory.host else f"{NOTE}:"
+    notes = tuple(note for note in verdict.notes if not note.startswith(said))
+    return msgspec.structs.replace(verdict, notes=notes)

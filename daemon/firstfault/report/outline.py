@@ -12,6 +12,7 @@ from typing import TypeVar
 from firstfault.model import verdict as v
 from firstfault.report import causes as knowledge
 from firstfault.report import wording as w
+from firstfault.report.advice import by_reader
 from firstfault.report.sections import (
     Attempt,
     CoverageLine,
@@ -37,6 +38,7 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
     quotes = [_quote(e, limits, k) for k, e in enumerate(verdict.evidence[: limits.items], 1)]
     remedy = verdict.remedy
     days = _days(verdict.chain[: 2 * limits.items])
+    do, commands = _phrases(remedy.do, limits), _commands(remedy.commands, limits)
     return Outline(
         tone=_tone(verdict.cause),
         headline=_headline(verdict.cause, phrase),
@@ -44,6 +46,7 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
         sure=_sure("verdict" if verdict.cause.id == "none" else "cause", verdict.cause.confidence),
         where=_where(verdict),
         where_sure=_where_sure(verdict.initiator),
+        when=w.about(verdict.initiator.earliest, verdict.initiator.latest),
         plain=_plain(verdict.cause),
         who_acts=w.WHO_ACTS.get(verdict.cause.domain, w.WHO_ACTS["either"]),
         job=_job(verdict.job),
@@ -55,8 +58,9 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
         proof_title=f"What {'proves' if verdict.cause.confidence == v.CONFIRMED else 'points to'} it",
         proof=quotes[0] if quotes else None,
         evidence=Listing(tuple(quotes), max(0, len(verdict.evidence) - limits.items)),
-        do=_phrases(remedy.do, limits),
-        commands=_commands(remedy.commands, limits),
+        do=do,
+        commands=commands,
+        advice=by_reader(do, commands, verdict.cause.domain),
         verify=_phrases(remedy.verify, limits),
         prevent=_phrases(remedy.prevent, limits),
         effects_sentence=_effects_sentence(verdict.consequences),

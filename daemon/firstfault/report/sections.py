@@ -104,13 +104,22 @@ class CoverageLine(msgspec.Struct, frozen=True):
     note: str
 
 
+class Advice(msgspec.Struct, frozen=True):
+    """What one of the readers does; ``reader`` is "" where there is but one."""
+
+    reader: str
+    do: Listing[str]
+    commands: Listing[str]
+
+
 class Outline(msgspec.Struct, frozen=True):
     """All that a report says.
 
     ``tone`` is "failure", "unknown" or "success". It, the marks and the events' kinds are ours,
     whatever the verdict holds: they alone may name a style. ``times`` says in which zone the
     events' times are, or that there are none. ``plain`` is the cause in one sentence for who is
-    no expert, where it is confirmed or likely.
+    no expert, where it is confirmed or likely. ``when`` is the time of the first fault in a few
+    words. ``advice`` is ``do`` and ``commands`` by who can do it, who acts first comes first.
     """
 
     tone: str
@@ -119,6 +128,7 @@ class Outline(msgspec.Struct, frozen=True):
     sure: Sureness
     where: str
     where_sure: Sureness | None
+    when: str | None
     plain: str | None
     who_acts: str
     job: str
@@ -132,6 +142,7 @@ class Outline(msgspec.Struct, frozen=True):
     evidence: Listing[Quote]
     do: Listing[str]
     commands: Listing[str]
+    advice: tuple[Advice, ...]
     verify: Listing[str]
     prevent: Listing[str]
     effects_sentence: str | None

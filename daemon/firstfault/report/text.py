@@ -49,6 +49,8 @@ def _painted(text: str, style: str) -> str:
 def _answer(said: Outline, width: int) -> Iterator[Line]:
     yield from _wrapped(said.headline, width, style=_TONE[said.tone])
     yield from _wrapped(" · ".join((said.where, *said.sureness)), width, style=_BOLD)
+    if said.when is not None:
+        yield from _wrapped(said.when, width)
     if said.proof is not None:
         yield from _raw(said.proof.text, width, "", _PROOF_ROWS)
         yield from _wrapped(f"({said.proof.place})", width, style=_FAINT)
@@ -95,15 +97,15 @@ def _foot(said: Outline, width: int) -> Iterator[Line]:
 
 
 def _advice(said: Outline, width: int) -> Iterator[Line]:
-    if said.do.items or said.commands.items:
-        yield from _title("What to do", width)
-    for k, phrase in enumerate(said.do.items, 1):
-        lead = f"  {k}. "
-        yield from _wrapped(phrase, width, lead, " " * len(lead))
-    yield from _left_out(said.do, width)
-    for command in said.commands.items:
-        yield from ((row, _PLAIN) for row in command_rows(command, width))
-    yield from _left_out(said.commands, width)
+    for part in said.advice:
+        yield from _title(f"What to do: {part.reader}" if part.reader else "What to do", width)
+        for k, phrase in enumerate(part.do.items, 1):
+            lead = f"  {k}. "
+            yield from _wrapped(phrase, width, lead, " " * len(lead))
+        yield from _left_out(part.do, width)
+        for command in part.commands.items:
+            yield from ((row, _PLAIN) for row in command_rows(command, width))
+        yield from _left_out(part.commands, width)
     yield from _items("How to check that it helped", said.verify, width, "- ")
     yield from _items("How to keep it from coming back", said.prevent, width, "- ")
 

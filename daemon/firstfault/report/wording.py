@@ -10,6 +10,7 @@ import datetime as dt
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 CONFIDENCE = {
     "confirmed": "two independent sources agree, or one states it beyond doubt",
@@ -32,6 +33,43 @@ OUTCOME = {
 }
 
 ROLES = frozenset({"cause", "consequence", "context"})
+
+
+class Group(NamedTuple):
+    """Consequences of one kind: ``of`` is what a verdict calls many of them, ``did`` what stands
+    after "ranks 0-3"."""
+
+    of: str
+    did: str
+
+
+# By what a time line says of one of them. Those that no rank is known of are counted as ``of``.
+GROUPS = {
+    "lost a peer": Group("ranks that lost a peer", "lost a peer"),
+    "waited in vain for its peers": Group(
+        "ranks that waited in vain for their peers", "waited in vain for their peers"
+    ),
+    "was told to stop": Group("processes that were told to stop", "were told to stop"),
+    "was ended by its agent": Group("ranks that their agent ended", "were ended by their agent"),
+    "got SIGTERM": Group("ranks that got SIGTERM", "got SIGTERM"),
+    "the agent was told to stop": Group(
+        "agents that were told to stop", "had agents that were told to stop"
+    ),
+    "the step was ended": Group("notes that the step was ended", "saw the step being ended"),
+    "srun noted the end of a task": Group("tasks whose end srun noted", "ended, as srun noted"),
+    "the launcher reported its failed ranks": Group(
+        "launchers' own reports", "stand in the launcher's report"
+    ),
+    "failed as the job was ended": Group(
+        "processes that failed as the job was ended", "failed as the job was ended"
+    ),
+    "failed the same way later": Group(
+        "ranks that failed the same way later", "failed the same way later"
+    ),
+    "ended with an error that was not captured": Group(
+        "ranks whose own words were not captured", "ended with errors that were not captured"
+    ),
+}
 
 # Causes for which no rank is first: something outside ended the whole job.
 WHOLE_JOB = frozenset({"slurm.time-limit", "slurm.cancelled", "slurm.preempted"})
@@ -129,9 +167,56 @@ def clock(earliest: dt.datetime | None, latest: dt.datetime | None, dated: bool 
     return digits if earliest is not None else f"≤ {digits}"
 
 
+def about(earliest: dt.datetime | None, latest: dt.datetime | None) -> str | None:
+    """When something happened, as one says it: "2026-11-30 19:08:30.995 UTC ± 1 ms"."""
+    if earliest is None or latest is None or (latest - earliest).total_seconds() >= 1:
+        return span(earliest, latest)
+    half = (latest - earliest) / 2
+    middle = (earliest + half).astimezone(dt.UTC).isoformat(sep=" ", timespec="milliseconds")
+    said = f"{middle[:23].removesuffix('.000')} UTC"
+    milliseconds = half.total_seconds() * 1e3
+    return said if milliseconds < 1 else f"{said} ± {milliseconds:.0f} ms"
+
+
+def short_clock(at: dt.datetime) -> str:
+    """The time of day in UTC, to the millisecond: "19:08:30.993"."""
+    digits = at.astimezone(dt.UTC).strftime("%H:%M:%S.%f")[:12]
+    return digits.removesuffix(".000")
+
+
+def apart(seconds: float) -> str:
+    """How much later, in two units at most: "+0.4 s", "+35 s", "+12 min 5 s", "−3 h 10 min"."""
+    sign = "−" if seconds < 0 else "+"
+    size = abs(seconds)
+    if size < 0.0005:
+        return f"{sign}0 s"
+    if size < 0.1:
+        return f"{sign}{size * 1e3:.0f} ms"
+    if size < 9.95:
+        return f"{sign}{size:.1f} s".replace(".0 s", " s")
+    whole = round(size)
+    for large, name, small, unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "min")):
+        if whole >= large:
+            rest = whole % large // small
+            return f"{sign}{whole // large} {name}" + (f" {rest} {unit}" if rest else "")
+    minutes, rest = divmod(whole, 60)
+    if not minutes:
+        return f"{sign}{rest} s"
+    return f"{sign}{minutes} min" + (f" {rest} s" if rest else "")
+
+
 def _digits(at: dt.datetime) -> str:
     text = at.astimezone(dt.UTC).isoformat(sep=" ", timespec="microseconds")[:26]
     return text.removesuffix("000").removesuffix(".000")
+
+
+def mebibytes(kib: int) -> str:
+    """KiB as "1,759 MiB", from 10,240 MiB on "121.4 GiB"."""
+    if kib < 1024:
+        return f"{number(kib)} KiB"
+    if kib >= 10 * 1024**2:
+        return f"{kib / 1024**2:,.1f} GiB"
+    return f"{number(kib // 1024)} MiB"
 
 
 def ranges(values: Iterable[int]) -> str:
