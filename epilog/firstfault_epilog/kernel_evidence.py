@@ -79,9 +79,8 @@ _TALK = (
     ),
     (rb"[Tt]hermal|temperature above threshold|clock throttled", 0, 1),
 )
-_ALARM = re.compile(b"|".join(b"(?:" + kind[0] + b")" for kind in _KINDS))
+_ALARM = b"|".join(b"(?:" + kind[0] + b")" for kind in _KINDS)
 _FAULT = re.compile(b"|".join(b"(?:" + kind[0] + b")" for kind in _KINDS + _TALK))
-_EACH = tuple((re.compile(pattern), before, after) for pattern, before, after in _KINDS + _TALK)
 
 
 def in_window(
@@ -136,7 +135,10 @@ def alarms(lines: Sequence[Line], jobs: Sequence[str]) -> bool:
             others = True
         else:
             found.extend(lines[index].text for index in block)
-    return any(_ALARM.search(text) and not (others and _OF_LIMIT.search(text)) for text in found)
+    # Compiled (and kept by `re`) where there is something to look at: most ends are quiet.
+    return any(
+        re.search(_ALARM, text) and not (others and _OF_LIMIT.search(text)) for text in found
+    )
 
 
 # The jobs whose memory limit was full at an OOM kill; empty where it was none's, or nobody says.
@@ -161,7 +163,7 @@ def _blocks(lines: Sequence[Line]) -> List[List[int]]:
             index = end
             continue
         if _FAULT.search(text):
-            before, after = next((b, a) for pattern, b, a in _EACH if pattern.search(text))
+            before, after = next((b, a) for kind, b, a in _KINDS + _TALK if re.search(kind, text))
             last = min(len(lines), index + 1 + after)
             blocks.append(list(range(max(0, index - before), last)))
         index += 1

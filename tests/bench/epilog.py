@@ -46,10 +46,12 @@ def node(folder: Path, start: str, waiting: int) -> dict[str, str]:
         (folder / "queue" / name).mkdir(parents=True, mode=0o700)
     for number in range(waiting):
         (folder / "queue" / "ready" / f"{number}-node0417-1").touch()
+    archive = folder / "collector.pyz"
+    archive.write_text("#!/bin/true\n")
     conf = folder / "epilog.conf"
     conf.write_text(
         f"FIRSTFAULT_QUEUE={folder}/queue\nFIRSTFAULT_START={start}\n"
-        "FIRSTFAULT_PYTHON=/bin/true\nFIRSTFAULT_PYZ=/bin/true\n# ---\n"
+        f"FIRSTFAULT_PYTHON=/bin/true\nFIRSTFAULT_PYZ={archive}\n# ---\n"
     )
     return {**VARIABLES, "FIRSTFAULT_CONF": str(conf)}
 

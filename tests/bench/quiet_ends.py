@@ -6,7 +6,8 @@ A node's collector is run after every so many ends of jobs that succeeded (``--t
 stand-in for the daemon that knows each of them to have succeeded. Told are the requests and bytes
 (both ways, without TLS) for each end, what one that failed costs beside it, and the collector's
 processor time for each end. Compared with sending every end's record, which is what a collector
-without questions would do.
+without questions would do. Single ends are collected twice: by the plain archive, which compiles
+its sources at each start, and by the byte code that `install-node` puts beside it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import random
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -52,8 +54,10 @@ def collected_s(node: Node) -> float:
     return processor_s(usage)
 
 
-def measured(node: Node, daemon: Receiver, code: str, ends: int, together: int, nodes: int) -> None:
-    """Prints what ``ends`` ends with this exit code cost."""
+def measured(
+    node: Node, daemon: Receiver, code: str, ends: int, together: int, nodes: int
+) -> float:
+    """Prints what ``ends`` ends with this exit code cost; the processor milliseconds of each."""
     daemon.requests.clear()
     busy_s = 0.0
     for number in range(0, ends, together):
@@ -77,6 +81,13 @@ def measured(node: Node, daemon: Receiver, code: str, ends: int, together: int, 
         f"{count / ends:.3f} requests, {size / ends:,.0f} bytes and "
         f"{busy_s / ends * 1e3:.1f} ms of processor time for each"
     )
+    return busy_s / ends * 1e3
+
+
+def compiled(pyz: Path) -> Path:
+    """The archive of byte code that install-node makes of ``pyz``."""
+    argv = [sys.executable, "-I", ROOT / "epilog/compile-pyz", pyz]
+    return Path(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip())
 
 
 def main() -> None:
@@ -112,8 +123,17 @@ def main() -> None:
             FIRSTFAULT_PENDING_ASK_S="0",
         )
         measured(node, daemon, "0", arguments.ends, arguments.together, arguments.nodes)
-        measured(node, daemon, "0", arguments.ends // 10, 1, arguments.nodes)
-        measured(node, daemon, "0", arguments.ends // 10, 1, 1)
+        plain = [
+            measured(node, daemon, "0", arguments.ends // 10, 1, nodes)
+            for nodes in (arguments.nodes, 1)
+        ]
+        node.pyz = compiled(pyz)
+        coded = [
+            measured(node, daemon, "0", arguments.ends // 10, 1, nodes)
+            for nodes in (arguments.nodes, 1)
+        ]
+        print(f"the plain archive over byte code: {sum(plain) / sum(coded):.2f} times")
+        node.pyz = pyz
         for path in folder.rglob("*.log"):
             os.utime(path)
         measured(node, daemon, "256", arguments.ends // 10, arguments.together, arguments.nodes)

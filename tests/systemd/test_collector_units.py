@@ -75,6 +75,12 @@ def test_the_path_unit_starts_the_collector_which_reads_the_owners_files(node: M
     assert "kernel" in {row["what"] for row in found["coverage"] if row["state"] != "none"}
 
 
+def test_byte_code_for_the_nodes_python_is_put_beside_the_archive(node: Machine) -> None:
+    made = list((node.root / "usr/lib/firstfault/versions").glob("*/firstfault-epilog.*.pyz"))
+
+    assert [path.name.split("-")[1].split(".")[1] for path in made] == ["cpython"]
+
+
 def test_it_runs_in_a_slice_of_its_own(node: Machine) -> None:
     assert node.shown("firstfault-collector.service", "Slice") == "firstfault-collector.slice"
     assert node.shown("firstfault-collector.slice", "CPUQuotaPerSecUSec") == "1s"
