@@ -12,10 +12,12 @@ from firstfault.model.case import Case
 from firstfault.model.event import (
     EndFacts,
     Event,
+    LastWords,
     LaunchBegan,
     LaunchFailure,
     Sign,
     SlurmNote,
+    Stack,
     TaskStatus,
     Traceback,
     WorkersStarted,
@@ -85,8 +87,9 @@ def _is_alarming(event: Event) -> bool:
         return event.means != "finished"
     if isinstance(event, Traceback):
         return not event.followed
-    harmless = EndFacts | SlurmNote | TaskStatus | Xid | LaunchBegan | WorkersStarted | WorldSize
-    return not isinstance(event, harmless)
+    begun = LaunchBegan | WorkersStarted | WorldSize
+    harmless = EndFacts | SlurmNote | TaskStatus | Xid | LastWords | Stack
+    return not isinstance(event, harmless | begun)
 
 
 # Words of trouble that nothing knows, at the end of an output.

@@ -11,6 +11,7 @@ from firstfault.faults.at_exit import with_needed_ranks
 from firstfault.faults.card_words import with_card_words
 from firstfault.faults.death import Death, deaths, with_kernel_words
 from firstfault.faults.effects import launcher_and_slurm
+from firstfault.faults.hang import with_hang
 from firstfault.faults.interruption import interruption
 from firstfault.faults.kubernetes import pod_faults
 from firstfault.faults.launchers import of_launchers
@@ -48,6 +49,7 @@ def findings(told: Told, run: Run) -> Findings:
     if not named and all(fault.cause.startswith("slurm.") for fault in faults):
         silent = silent_faults(told, run, effects)
         faults += silent
+        faults = with_hang(told, run, faults, alone=not silent)
         own = {fault.process for fault in silent if fault.process is not None}
         effects = [effect for effect in effects if effect.process not in own]
     if not named and not faults:

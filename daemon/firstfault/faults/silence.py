@@ -122,6 +122,11 @@ def _hung(run: Run, process: Process, limit: str, proofs: tuple[Proof, ...]) -> 
     return msgspec.structs.replace(_fault(TIMEOUT, process, proofs, limit), rank_sure=False)
 
 
+def late_faults(run: Run) -> list[Fault]:
+    """The ranks that are behind by the numbers of all, where no rank says that it waited."""
+    return _late(run, ())
+
+
 # Who is behind by the watchdogs' numbers, or by torch's own report on a desync. Of two ranks the one
 # that is ahead may have begun what it should not have.
 def _late(run: Run, proofs: tuple[Proof, ...]) -> list[Fault]:

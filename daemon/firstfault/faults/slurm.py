@@ -18,10 +18,12 @@ from firstfault.model.event import (
     ClosingSignal,
     EndFacts,
     Interrupt,
+    LastWords,
     MemoryPoll,
     NodeFailure,
     OomNoticed,
     SlurmNote,
+    Stack,
     StepEnded,
     TaskEnd,
     TaskStatus,
@@ -266,7 +268,8 @@ def _is_quiet(each: Happened) -> bool:
         return event.kind == "signal" and event.number in (9, 15)
     if isinstance(event, StepEnded):
         return event.step is None
-    return isinstance(event, Cancelled | AgentSignalled | ClosingSignal | EndFacts | SlurmNote)
+    told = EndFacts | LastWords | SlurmNote | Stack
+    return isinstance(event, Cancelled | AgentSignalled | ClosingSignal | told)
 
 
 # Ctrl-C at srun's terminal: accounting then says CANCELLED, or the controller "cancelled by

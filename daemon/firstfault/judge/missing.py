@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from firstfault.faults.hang import ENDED
 from firstfault.judge import keeping
 from firstfault.judge.decide import Judgement, kernel_read
+from firstfault.judge.hang_words import missing_stacks
 from firstfault.judge.ranks import ranges
 from firstfault.model.fault import Fault
 from firstfault.model.run import Run, Told
@@ -156,19 +158,16 @@ def _words(judgement: Judgement) -> Iterator[Missing]:
             "export PYTHONFAULTHANDLER=1 before the start (the Python frames are then in the rank's "
             "output); the kernel log of the host names the library, coredumpctl has the stack.",
         )
-    elif judgement.cause == "process.stuck":
+    elif judgement.cause == "process.stuck" and "where" not in dict(judgement.roots[0].facts):
         yield Missing(
             "the stacks of the rank that was stuck",
             "its watchdog says that it was stuck, not in which call",
             "py-spy dump --native --pid PID on its host while it hangs.",
         )
-    elif judgement.cause == "slurm.time-limit":
-        yield Missing(
-            "whether the job still made progress at its limit",
-            "a job that hung before needs no more time: its hang needs mending",
-            "Compare the time of the last step in the output, or of the last checkpoint (ls -l), "
-            "with the job's end; let the program print the time with each step.",
-        )
+    elif judgement.cause in ENDED and judgement.roots:
+        asked = missing_stacks(judgement.roots[0])
+        if asked is not None:
+            yield asked
     elif judgement.cause == "collective.timeout":
         yield Missing(
             "the stacks of the ranks that did not arrive",

@@ -42,6 +42,9 @@ def slurm_or_rank(
 
 
 def _is_before(fault: Fault, ended: Fault) -> bool:
+    if "stacks" in fault.sources:
+        # They were dumped before the end, and stood still by then.
+        return True
     if fault.at is None or ended.at is None:
         return fault.cause in OOM
     if ended.at.before(fault.at):

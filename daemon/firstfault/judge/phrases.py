@@ -141,6 +141,15 @@ def stuck(texts: Iterable[str]) -> str:
     return f" for {int(found[1]):,} s" if found else ""
 
 
+def duration(seconds: int) -> str:
+    """Seconds as Slurm writes a time: "02:30:00", "1-00:00:00"."""
+    days, rest = divmod(seconds, 86_400)
+    hours, rest = divmod(rest, 3_600)
+    minutes, seconds = divmod(rest, 60)
+    clock = f"{hours:02d}:{minutes:02d}:{seconds:02d}"
+    return f"{days}-{clock}" if days else clock
+
+
 def refusal(text: str) -> tuple[str, str] | None:
     """The program and its words, of a line in which it refuses its options."""
     found = _REFUSAL.search(text)

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import msgspec
 
 from firstfault.judge.card_words import card_words
+from firstfault.judge.hang_words import ended
 from firstfault.judge.named import named
 from firstfault.judge.node_words import limit_words, node_words
-from firstfault.judge.phrases import GPU, phrase, plural, raised, refusal, stuck, waiting
+from firstfault.judge.phrases import GPU, duration, phrase, plural, raised, refusal, stuck, waiting
 from firstfault.judge.ranks import ranges
 from firstfault.model.fault import Fault
 from firstfault.readers import nodelist
@@ -98,6 +99,8 @@ def predicate(cause: str, fault: Fault, texts: Sequence[str] = ()) -> str:
         return raised(cause, kind or "an exception", message or "")
     if cause == "collective.timeout":
         return f"{phrase(cause)}; the others waited{waiting(texts)} in vain"
+    if cause == "process.stuck" and "where" in facts:
+        return f"stood still in {facts['where']} while the others waited for it in a collective"
     if cause == "process.stuck":
         return f"was stuck{stuck(texts)}, and nothing tells in what"
     if cause == "process.interrupted" and "signal" in facts:
@@ -164,11 +167,13 @@ def happened(fault: Fault) -> str:
 def _slurm(cause: str, fault: Fault) -> str:
     facts = dict(fault.facts)
     if cause == "slurm.time-limit":
-        limit = facts.get("limit_s")
-        return f"The job reached its time limit{f' ({_duration(int(limit))})' if limit else ''}"
+        long = f" ({duration(int(facts['limit_s']))})" if "limit_s" in facts else ""
+        reached = f"its time limit{long}"
+        return ended(fault, f"reached {reached}", f"until {reached}")
     if cause == "slurm.cancelled":
         by = facts.get("by") or (f"uid {facts['by_uid']}" if "by_uid" in facts else None)
-        return f"The job was cancelled{f' by {by}' if by else ''}"
+        cancelled = f"was cancelled{f' by {by}' if by else ''}"
+        return ended(fault, cancelled, f"until it {cancelled}")
     if cause == "slurm.node-fail":
         return f"Node {fault.host} failed" if fault.host else "A node of the job failed"
     if cause == "slurm.launch":
@@ -182,7 +187,10 @@ def _slurm(cause: str, fault: Fault) -> str:
         return (
             f"Node {fault.host} did not boot" if fault.host else "A node did not boot for the job"
         )
-    return "The job was preempted for another job" if cause == "slurm.preempted" else cause
+    if cause == "slurm.preempted":
+        preempted = "was preempted for another job"
+        return ended(fault, preempted, f"until it {preempted}")
+    return cause
 
 
 def _launch(fault: Fault, facts: dict[str, str]) -> str:
@@ -268,11 +276,3 @@ def _mebibytes(kilobytes: str | None) -> str | None:
     # An absent limit is near 2**63 bytes.
     value = int(kilobytes)
     return f"{value / 1024:,.0f} MiB" if 0 < value < 1 << 43 else None
-
-
-def _duration(seconds: int) -> str:
-    days, rest = divmod(seconds, 86_400)
-    hours, rest = divmod(rest, 3_600)
-    minutes, seconds = divmod(rest, 60)
-    clock = f"{hours:02d}:{minutes:02d}:{seconds:02d}"
-    return f"{days}-{clock}" if days else clock

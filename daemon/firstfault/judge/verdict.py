@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from firstfault.faults.effects import WORDING
-from firstfault.judge import proofs
+from firstfault.judge import hang_words, proofs
 from firstfault.judge.decide import Judgement, kernel_read
 from firstfault.judge.domain import domain as narrowed
 from firstfault.judge.fingerprint import fingerprint
@@ -48,7 +48,13 @@ def assemble(
         lines = (*lines[: proofs.MOST - 1], Proof(told.facts.said_at, "accounting"))
     step = _step(judgement, run)
     role = "cause" if cause != "unknown" else "context"
-    notes = [*_held(roots), *_said_more(roots), *told.notes, *(() if told.zoned else (NO_ZONE,))]
+    notes = [
+        *_held(roots),
+        *_said_more(roots),
+        *hang_words.notes(roots),
+        *told.notes,
+        *(() if told.zoned else (NO_ZONE,)),
+    ]
     return v.Verdict(
         job=job(told, run),
         cause=v.Cause(
@@ -218,6 +224,7 @@ def _alternatives(told: Told, judgement: Judgement) -> tuple[v.Alternative, ...]
         )
         for cause in ("memory.cgroup-oom", "memory.host-oom"):
             found[cause] = v.Alternative(cause, v.POSSIBLE, against)
+    found |= {each.cause: each for each in hang_words.alternatives(judgement.roots)}
     for fault, against in judgement.rivals:
         if fault.cause != judgement.cause:
             found.setdefault(fault.cause, v.Alternative(fault.cause, v.POSSIBLE, against))

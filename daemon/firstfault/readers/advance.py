@@ -16,6 +16,16 @@ _ADVANCE = re.compile(
     r"(?i)\b(?:step|epoch|iter(?:ation)?|batch)s?[ :=\[(#/]{1,4}(\d{1,15})|(\d{1,3})%\|"
 )
 _NO_ADVANCE = re.compile(r"(?i)error|fail|warn|except|traceback|resum|load|restor|sav|from ")
+# The same with what it counts to; the narrowest word first. A bar without a name counts all steps.
+_COUNTS = tuple(
+    re.compile(
+        rf"(?i)\b(?:{word})s?[ :=\[(#/]{{1,12}}(\d{{1,15}})"
+        r"(?:[ ]{0,12}(?:/|of)[ ]{0,12}(\d{1,15}))?(?![\d.])"
+    )
+    for word in ("(?:global[_ ])?step", "iter(?:ation)?", "batch", "epoch")
+)
+_BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\| {0,3}(\d{1,15})/(\d{1,15}) \[")
+_EPOCH = re.compile(r"(?i)\bepochs?\b")
 # So many of one speaker after one failure are kept.
 _FEW = 3
 _MOST = 100_000
@@ -97,3 +107,21 @@ def advanced_to(text: str) -> int | None:
     if match is None or _NO_ADVANCE.search(text):
         return None
     return int(match[1] or match[2])
+
+
+def progress(text: str) -> tuple[int, int | None] | None:
+    """The step that a line of work tells and how many there are to be; None for any other line.
+
+    The number of all is left out where the line also counts epochs: it may be one epoch's.
+    """
+    text = text[:_SEARCHED]
+    if _NO_ADVANCE.search(text):
+        return None
+    if bar := _BAR.search(text):
+        whole = text[: bar.start()].strip() == ""
+        return int(bar[1]), int(bar[2]) if whole else None
+    for pattern in _COUNTS:
+        if match := pattern.search(text):
+            one = pattern is _COUNTS[-1] or not _EPOCH.search(text)
+            return int(match[1]), int(match[2]) if match[2] and one else None
+    return None

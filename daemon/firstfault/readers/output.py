@@ -7,17 +7,19 @@ from collections import deque
 import msgspec
 
 from firstfault.model.document import Document
-from firstfault.model.event import Cancelled, Event, Sign, Traceback
+from firstfault.model.event import AgentSignalled, Cancelled, Event, Sign, StepEnded, Traceback
 from firstfault.model.line import Line, Speaker
 from firstfault.readers.advance import Advance, Advances, advanced_to
 from firstfault.readers.collectives import collective_state
 from firstfault.readers.elastic import StartReader, agent_event
 from firstfault.readers.fatal import FatalErrorReader
+from firstfault.readers.last_words import LastLines
 from firstfault.readers.launchers import LauncherReader, may_be_launchers
 from firstfault.readers.metrics import MetricsReader
 from firstfault.readers.python import TracebackReader
 from firstfault.readers.slurm_output import SLURM_WORDS, SlurmReader, stepd_node
 from firstfault.readers.stack_lines import bare_exception
+from firstfault.readers.stacks import StackReader
 from firstfault.readers.table import TableReader
 from firstfault.readers.times import Zone
 from firstfault.readers.world import world_size
@@ -26,6 +28,8 @@ from firstfault.streams.lines import lines
 
 # So many stretches of a document are told apart.
 _MOST_STRETCHES = 100
+# What tells that the job is being ended: what is said after it is no longer its work.
+_ENDS = (AgentSignalled, Cancelled, StepEnded)
 # So many steps of work after a telling line are work.
 _WORK = 3
 
@@ -45,6 +49,8 @@ class _Stream:
         self.launcher = LauncherReader()
         self.slurm = SlurmReader()
         self.metrics = MetricsReader()
+        self.stacks = StackReader()
+        self.words = LastLines()
         # Whether one of its lines was telling, and where its last steps of work after that are.
         self.signed = False
         self.step: int | None = None
@@ -90,18 +96,26 @@ def read_output(document: Document, zone: Zone) -> Output:
     events: list[Event] = []
     advances = Advances()
     heard: list[Heard] = []
+    over = False
     for line in lines(document):
         stream = streams.get(line.speaker)
         if stream is None:
             stream = streams[line.speaker] = _Stream()
         text = line.text
-        if text and not text.isspace():
+        said = bool(text) and not text.isspace()
+        if said:
             stream.lines += 1
             stream.offset = line.place.offset
         task = line.speaker.task
         if task is not None and text.startswith("slurmstepd-") and (node := stepd_node(text)):
             task_hosts.add((task, node))
         found = _events(line, stream, zone)
+        dumped = stream.stacks.feed(line)
+        if said and not (found or dumped or stream.tracebacks.inside):
+            stream.words.feed(line)
+        elif not over and any(isinstance(each, _ENDS) for each in found):
+            over = True
+            events += _last_words(streams, document, zone)
         if not advances.after:
             advances.recent.append(line)
         ended = bool(found or advances.after) and advances.feed(line, found)
@@ -115,11 +129,18 @@ def read_output(document: Document, zone: Zone) -> Output:
             events.append(torn)
         events.extend(stream.fatal.flush())
         events.extend(stream.metrics.flush())
+        events.extend(stream.stacks.flush())
+    events += [] if over else _last_words(streams, document, zone)
     heard += _heard(streams)
     events = [_with_end(event, streams) for event in events]
     events = [_with_work(event, streams, advances) for event in events]
     events.sort(key=lambda event: (event.place.offset, type(event).__name__))
     return Output(tuple(events), tuple(heard), tuple(sorted(task_hosts)), tuple(advances.found))
+
+
+def _last_words(streams: dict[Speaker, _Stream], document: Document, zone: Zone) -> list[Event]:
+    found = (stream.words.flush(document, zone) for stream in streams.values())
+    return [each for each in found if each is not None]
 
 
 # What each stream has said since it was last asked.

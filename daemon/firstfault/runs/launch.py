@@ -15,12 +15,14 @@ from firstfault.model.event import (
     FatalError,
     GroupEnded,
     Lagging,
+    LastWords,
     LaunchBegan,
     LauncherEnd,
     OomNoticed,
     RecordedWork,
     ShellKill,
     Sign,
+    Stack,
     StepEnded,
     TableEntry,
     TaskEnd,
@@ -219,10 +221,12 @@ def _has_attempt(event: Event) -> bool:
         | ClosingSignal
         | ExitNoticed
         | FatalError
+        | LastWords
         | LauncherEnd
         | RecordedWork
         | ShellKill
         | Sign
+        | Stack
         | StepEnded
         | TableEntry
         | TornTraceback

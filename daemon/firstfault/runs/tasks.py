@@ -18,9 +18,11 @@ from firstfault.model.event import (
     ExitNoticed,
     FatalError,
     GroupEnded,
+    LastWords,
     LaunchBegan,
     LauncherEnd,
     Sign,
+    Stack,
     TableEntry,
     TaskEnd,
     TornTraceback,
@@ -70,12 +72,18 @@ def are_surely_ranks(reads: Sequence[Read]) -> bool:
 # its task's.
 def _are_ranks(reads: Iterable[Read]) -> bool:
     ended = spoken = False
+    stacks: dict[int, int] = {}
     for read in reads:
         for event in read.events:
             if isinstance(event, _OF_LAUNCHERS):
                 return False
             if isinstance(event, Traceback) and of_agent(event.frames):
                 return False
+            if isinstance(event, Stack):
+                if of_agent(event.frames):
+                    return False
+                if event.speaker.task is not None:
+                    stacks[event.speaker.task] = stacks.get(event.speaker.task, 0) + 1
             ended = ended or isinstance(event, TaskEnd)
             spoken = spoken or isinstance(event, Traceback | FatalError)
         for who in _speakers(read):
@@ -83,7 +91,9 @@ def _are_ranks(reads: Iterable[Read]) -> bool:
                 return False
             if who.rank is not None and who.task is not None and who.rank != who.task:
                 return False
-    return ended and spoken
+    # Several tasks that all dump as many stacks are as many processes.
+    alike = len(stacks) > 1 and len(set(stacks.values())) == 1
+    return (ended and spoken) or alike
 
 
 def _speakers(read: Read) -> Iterator[Speaker]:
@@ -119,7 +129,7 @@ def _of_tasks(event: Event) -> list[Event]:
         ] or [event]
     who = speaker_of(event)
     # slurmstepd's lines bear a task's label too: they are its node's.
-    own = isinstance(event, Traceback | FatalError | Sign | TornTraceback)
+    own = isinstance(event, Traceback | FatalError | LastWords | Sign | Stack | TornTraceback)
     if not own or who.task is None or who.rank is not None:
         return [event]
     return [msgspec.structs.replace(event, speaker=_ranked(who))]

@@ -1,0 +1,213 @@
+"""How long a job had said nothing when it was ended, and how far it had come.
+
+| what its last words tell | what is said |
+|---|---|
+| silent for much longer than it ever paused before | it hung, since then |
+| silent no longer than it paused before, its steps counted on | it still advanced |
+| silent after a word of an end, a checkpoint or an evaluation | how long; not that it hung |
+| output that was cut off, for it was not flushed | nothing: more was said than was written |
+| no times | nothing |
+
+The times of one clock are compared: those that lines bear with the end that Slurm's line in the
+output bears, or those of the ranks' own files. Where a line is later than the end, clocks differ,
+and nothing is said.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+
+import msgspec
+
+from firstfault.faults.silence import late_faults
+from firstfault.faults.standing import shared_place, standing_faults
+from firstfault.model.event import AgentSignalled, Cancelled, LastWords
+from firstfault.model.fault import Fault
+from firstfault.model.run import Happened, Run, Told
+
+# Slurm's causes whose end a hang may come before.
+ENDED = ("slurm.time-limit", "slurm.cancelled", "slurm.preempted")
+
+# So much longer than each pause before is no pause any more, and no silence is shorter than this.
+_FACTOR = 6
+_LEAST_S = 30.0
+# What clocks of one job may differ by.
+_CLOCKS_S = 2.0
+# Files whose lines bear no time have had at least so many before their pauses are known.
+_MOST_LINES = 20
+_YEAR_S = 366 * 86_400.0
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """What a job's last words tell of its end.
+
+    ``quiet_s`` is for how long nothing was said before ``ended_at``, ``pause_s`` the longest pause
+    before that, ``told_by`` is "lines" or "files", whose times these are. ``hung`` and
+    ``advancing`` are both False where neither is sure. ``steps`` are those that the last words
+    name, of ``total``; ``behind`` are the last words of those that stand at a lower step than most
+    of the others. ``closing`` is the last line where it speaks of a long work.
+    """
+
+    quiet_s: float
+    ended_at: dt.datetime
+    pause_s: float
+    told_by: str
+    voices: int
+    hung: bool
+    advancing: bool
+    steps: tuple[int, ...] = ()
+    total: int | None = None
+    steps_per_s: float | None = None
+    behind: tuple[Happened, ...] = ()
+    closing: str | None = None
+    last: Happened | None = None
+
+
+class _Voice(msgspec.Struct, frozen=True):
+    happened: Happened
+    words: LastWords
+    quiet_s: float
+    pause_s: float
+
+
+def silence(told: Told, run: Run) -> Silence | None:
+    """For how long the job was silent before it was ended; None where nothing tells."""
+    end = _end(told, run)
+    said = [(each, each.event) for each in run.happened if isinstance(each.event, LastWords)]
+    if end is None or not said or any(words.cut for _, words in said):
+        return None
+    voices = [voice for each, words in said if (voice := _by_lines(each, words, end))]
+    told_by = "lines"
+    if not voices:
+        told_by = "files"
+        voices = [voice for each, words in said if (voice := _by_file(told, each, words, end))]
+    if not voices or any(each.quiet_s < -_CLOCKS_S for each in voices):
+        return None
+    return _weighed(voices, end, told_by)
+
+
+def _weighed(voices: Sequence[_Voice], end: dt.datetime, told_by: str) -> Silence:
+    last = min(voices, key=lambda each: each.quiet_s)
+    quiet_s = max(0.0, last.quiet_s)
+    pause_s = max(each.pause_s for each in voices)
+    counted = [each for each in voices if each.words.step is not None]
+    steps = tuple(sorted({each.words.step for each in counted if each.words.step is not None}))
+    closing = any(each.words.closing for each in voices)
+    totals = {each.words.total for each in counted} - {None}
+    paces = [each.words.steps_per_s for each in counted if each.words.steps_per_s]
+    behind = _behind(counted, steps)
+    long = quiet_s >= max(_LEAST_S, _FACTOR * pause_s)
+    return Silence(
+        quiet_s=quiet_s,
+        ended_at=end,
+        pause_s=pause_s,
+        told_by=told_by,
+        voices=len(voices),
+        hung=long and not closing,
+        advancing=bool(counted) and quiet_s <= max(_CLOCKS_S, 2 * pause_s),
+        steps=steps,
+        total=totals.pop() if len(totals) == 1 else None,
+        steps_per_s=min(paces, default=None),
+        behind=tuple(each.happened for each in behind),
+        closing=last.words.place.text if closing and long else None,
+        last=last.happened,
+    )
+
+
+# Those that are a step behind most of the others, in a job whose ranks all count their steps.
+def _behind(counted: Sequence[_Voice], steps: tuple[int, ...]) -> list[_Voice]:
+    if len(steps) != 2:
+        return []
+    late = [each for each in counted if each.words.step == steps[0]]
+    return late if 2 * len(late) < len(counted) else []
+
+
+# When the job was ended, by the clock of the node that says so in the job's output.
+def _end(told: Told, run: Run) -> dt.datetime | None:
+    spans = [
+        each.event.at
+        for each in run.happened
+        if isinstance(each.event, Cancelled | AgentSignalled) and each.event.at is not None
+    ]
+    ends = [span.latest for span in spans if span.latest is not None]
+    if ends:
+        return min(ends)
+    return told.facts.ended_at if told.facts else None
+
+
+def _by_lines(each: Happened, words: LastWords, end: dt.datetime) -> _Voice | None:
+    if words.at is None or words.pause_s is None:
+        return None
+    quiet_s = (end - words.at).total_seconds()
+    return _Voice(each, words, quiet_s, words.pause_s) if quiet_s < _YEAR_S else None
+
+
+# A file that was copied, or written to since, tells nothing; nor does one of which it is not known
+# when its first line was written.
+def _by_file(told: Told, each: Happened, words: LastWords, end: dt.datetime) -> _Voice | None:
+    began = told.facts.started_at if told.facts else None
+    at = words.written_at
+    if each.source != "rank's log" or at is None or began is None or not began <= at <= end:
+        return None
+    if words.lines < _MOST_LINES:
+        return None
+    pause_s = (at - began).total_seconds() / words.lines
+    return _Voice(each, words, (end - at).total_seconds(), pause_s)
+
+
+def with_hang(told: Told, run: Run, faults: Sequence[Fault], *, alone: bool) -> list[Fault]:
+    """``faults``, in which what Slurm did tells what the job was doing before.
+
+    Where that is ``alone`` and the job hung, with the rank that others waited for, if it is known.
+    """
+    if not any(fault.cause in ENDED for fault in faults):
+        return list(faults)
+    found = silence(told, run)
+    facts = facts_of(found, zoned=told.zoned) if found is not None else ()
+    place = shared_place(run)
+    if place is not None and found is not None and found.hung:
+        facts = (*facts, ("standing", place))
+    hung: list[Fault] = []
+    if alone and all(fault.cause in ENDED for fault in faults):
+        still = found is not None and found.hung
+        moving = found is not None and found.advancing
+        hung = [] if moving else standing_faults(run, hung=still) or late_faults(run)
+    told_by = [msgspec.structs.replace(fault, facts=(*fault.facts, *facts)) for fault in hung]
+    return told_by + [
+        msgspec.structs.replace(fault, facts=(*fault.facts, *facts))
+        if fault.cause in ENDED
+        else fault
+        for fault in faults
+    ]
+
+
+def facts_of(found: Silence, *, zoned: bool) -> tuple[tuple[str, str], ...]:
+    """What is told of a job's last words, as the facts of a fault."""
+    since = found.ended_at - dt.timedelta(seconds=found.quiet_s)
+    facts = {
+        "quiet_s": str(round(found.quiet_s)),
+        "pause_s": str(max(1, round(found.pause_s))),
+        "told_by": found.told_by,
+        "voices": str(found.voices),
+        "since": f"{since:%Y-%m-%d %H:%M:%S}{' UTC' if zoned else ' (local time)'}",
+        "hung": "yes" if found.hung else "",
+        "advancing": "yes" if found.advancing else "",
+        "closing": found.closing or "",
+        "behind": ", ".join(filter(None, map(_name, found.behind))),
+    }
+    if found.steps:
+        facts["step"] = str(found.steps[-1])
+    if found.total is not None and found.steps and found.steps[-1] <= found.total:
+        facts["total"] = str(found.total)
+        if found.advancing and found.steps_per_s:
+            facts["more_s"] = str(round((found.total - found.steps[-1]) / found.steps_per_s))
+    return tuple((name, value) for name, value in facts.items() if value)
+
+
+def _name(each: Happened) -> str | None:
+    who = each.event.speaker if isinstance(each.event, LastWords) else None
+    rank = each.process.rank if each.process else None
+    if rank is not None:
+        return f"rank {rank}"
+    return f"task {who.task}" if who is not None and who.task is not None else None

@@ -1,0 +1,146 @@
+"""The rank that its peers wait for, by the stacks of all.
+
+Stacks are dumped while a job hangs (faulthandler's timer or signal, py-spy). Where the others stand
+in a collective of torch and one stands elsewhere, that one has not arrived. A job at work has such
+moments too: the dumps count only where the job hung by its last words, or where each process stood
+in the same place at its dump before, and where no step was counted after them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from firstfault.faults.processes import proof
+from firstfault.model.event import Frame, LastWords, Stack
+from firstfault.model.fault import Fault
+from firstfault.model.run import Happened, Process, Run
+from firstfault.model.verdict import LIKELY
+from firstfault.readers.elastic import of_agent
+
+STUCK = "process.stuck"
+# Where a rank waits for its peers: a collective's own frame; a backward pass, of which C++ sends
+# and awaits the gradients; a device that runs the collective.
+_COLLECTIVES = (
+    "torch/distributed/distributed_c10d.py",
+    "torch/distributed/_functional_collectives.py",
+    "torch/distributed/nn/functional.py",
+)
+_MAY_WAIT = (
+    "torch/autograd/__init__.py",
+    "torch/autograd/graph.py",
+    "torch/cuda/__init__.py",
+    "torch/cuda/streams.py",
+)
+# Before its group is there, a rank waits in these.
+_JOINING = ("init_process_group", "_store_based_barrier", "_new_process_group_helper", "new_group")
+_LONGEST = 80
+_PAIR = 2
+
+
+def standing_faults(run: Run, *, hung: bool) -> list[Fault]:
+    """The one rank, or the few, that stand elsewhere than their peers, who wait in a collective.
+
+    ``hung`` is whether the job is known to have hung.
+    """
+    stacks = _stacks(run)
+    still = hung or all(_is_still(each) for each in stacks.values())
+    if len(stacks) < _PAIR or not still or _went_on(run, stacks):
+        return []
+    last = {who: dumps[-1] for who, dumps in stacks.items()}
+    waiting = [who for who in last if _waits(last[who])]
+    away = [who for who in last if not _waits(last[who]) and not _may_wait(last[who])]
+    if not away or not waiting or (len(last) > _PAIR and 2 * len(away) >= len(last)):
+        return []
+    return [_fault(away, waiting, last, run)]
+
+
+def shared_place(run: Run) -> str | None:
+    """Where all ranks stood by their last dumps, if that was one place and no collective."""
+    last = {who: dumps[-1] for who, dumps in _stacks(run).items()}
+    places = {_where(each) for each in last.values()}
+    if len(last) < _PAIR or len(places) > 1 or any(map(_waits, last.values())):
+        return None
+    return places.pop()
+
+
+def _fault(
+    away: Sequence[Process],
+    waiting: Sequence[Process],
+    last: dict[Process, Happened],
+    run: Run,
+) -> Fault:
+    who = away[0] if len(away) == 1 else None
+    lines = [last[each] for each in (*away[:2], *waiting[:2])]
+    where = _where(lines[0])
+    # Not all of them were seen: one that was not may be whom all wait for.
+    seen = run.expected_ranks is None or len(last) >= run.expected_ranks
+    return Fault(
+        cause=STUCK,
+        key=f"stands {where}",
+        process=who,
+        host=who.host if who else None,
+        candidates=() if who else tuple(away),
+        sources=frozenset({"rank", "stacks"}),
+        proofs=tuple(dict.fromkeys(proof(each) for each in lines)),
+        rank_sure=who is not None and seen,
+        limit=LIKELY,
+        pid=who.pid if who else None,
+        facts=(("where", where), ("waiting", str(len(waiting)))),
+    )
+
+
+# Each process's dumps, in their order.
+def _stacks(run: Run) -> dict[Process, list[Happened]]:
+    found: dict[Process, list[Happened]] = {}
+    for each in run.happened:
+        stack = each.event
+        if not isinstance(stack, Stack) or of_agent(stack.frames):
+            continue
+        who = each.process
+        if who is None and stack.pid is not None and stack.speaker.host is not None:
+            who = Process(run.attempt, host=stack.speaker.host, pids=(stack.pid,))
+        if who is not None:
+            found.setdefault(who, []).append(each)
+    return found
+
+
+def _frames(each: Happened) -> tuple[Frame, ...]:
+    return each.event.frames if isinstance(each.event, Stack) else ()
+
+
+def _is_still(dumps: Sequence[Happened]) -> bool:
+    return len(dumps) > 1 and _frames(dumps[-1]) == _frames(dumps[-2])
+
+
+# Whether a process counted a step after its dump.
+def _went_on(run: Run, stacks: dict[Process, list[Happened]]) -> bool:
+    return any(
+        isinstance(each.event, LastWords)
+        and each.process in stacks
+        and each.event.step is not None
+        and each.event.place.document == stacks[each.process][-1].event.place.document
+        and each.event.place.offset > stacks[each.process][-1].event.place.offset
+        for each in run.happened
+    )
+
+
+def _waits(each: Happened) -> bool:
+    frames = _frames(each)
+    return any(frame.file.endswith(_COLLECTIVES) for frame in frames) and not any(
+        frame.function in _JOINING for frame in frames
+    )
+
+
+def _may_wait(each: Happened) -> bool:
+    return not _waits(each) and any(frame.file.endswith(_MAY_WAIT) for frame in _frames(each))
+
+
+# The innermost frame of the program's own, with the library's that it is in where there is one.
+def _where(each: Happened) -> str:
+    frames = _frames(each)
+    own = [f for f in frames if "site-packages" not in f.file and "/lib/python" not in f.file]
+    frame = own[-1] if own else frames[-1]
+    name = frame.function if len(frame.function) <= _LONGEST else f"{frame.function[:_LONGEST]}…"
+    inner = frames[-1]
+    inside = f", in {inner.function}" if inner != frame and len(inner.function) <= _LONGEST else ""
+    return f"{name} ({frame.file.rpartition('/')[2]}:{frame.line}){inside}"

@@ -1,0 +1,124 @@
+"""The last that each speaker said: when, and how far it had come.
+
+What stands before the job's end counts, and nothing that tells of the end itself. Formats of times
+at a line's beginning: Python's logging, ISO 8601 with and without a zone, Megatron-LM's brackets,
+glog's and absl's "I1130 15:56:26.041000".
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import re
+from collections import deque
+from collections.abc import Sequence
+
+from firstfault.model.document import Document
+from firstfault.model.event import LastWords
+from firstfault.model.line import Line
+from firstfault.readers.advance import progress
+from firstfault.readers.times import Zone, glog, moment
+
+# So many of a speaker's last lines are looked at.
+_KEPT = 6
+_SEARCHED = 160
+_STAMP = re.compile(
+    r"(?<![\d-])(20\d\d)[-/](\d\d)[-/](\d\d)([T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
+    r"(Z|[+-]\d\d:?\d\d)?"
+)
+_GLOG = re.compile(r"(?:^|[\s\[:])[IWEF](\d{4}) (\d\d:\d\d:\d\d\.\d{1,9})\b")
+# What a program says when its steps are done, or between them: then it may be long at work.
+_CLOSING = re.compile(
+    r"(?i)\b(?:finish|done\b|complet|sav(?:e|ing)\b|checkpoint|evaluat|validat|test(?:ing)?\b|export"
+    r"|upload|generat|consolidat|download|compil|preprocess|tokeniz|warm)"
+)
+# Python and C write whole buffers of these many bytes into a file: what is in the last one is lost.
+_BLOCK = 4_096
+# A line as short as this may be a beginning of another by chance.
+_SHORTEST = 10
+
+
+class LastLines:
+    """A speaker's last lines and how many it said."""
+
+    def __init__(self) -> None:
+        self._lines: deque[Line] = deque(maxlen=_KEPT)
+        self._count = 0
+
+    def feed(self, line: Line) -> None:
+        """Takes a line that says something and is no launcher's or Slurm's word."""
+        self._lines.append(line)
+        self._count += 1
+
+    def flush(self, document: Document, zone: Zone) -> LastWords | None:
+        """What the lines tell, None where there were none; the next ones begin anew."""
+        lines, count = list(self._lines), self._count
+        self._lines.clear()
+        self._count = 0
+        return _told(lines, count, document, zone) if lines else None
+
+
+def _told(lines: Sequence[Line], count: int, document: Document, zone: Zone) -> LastWords:
+    last = lines[-1]
+    times = [(line, at) for line in lines if (at := stamp(line.place.text, zone)) is not None]
+    steps = [(line, came) for line in lines if (came := progress(line.text)) is not None]
+    paces = [later - at for (_, at), (_, later) in itertools.pairwise(times)]
+    step = steps[-1][1] if steps else None
+    return LastWords(
+        place=last.place,
+        speaker=last.speaker,
+        at=times[-1][1] if times else None,
+        lines=count,
+        pause_s=max((pace.total_seconds() for pace in paces), default=None),
+        step=step[0] if step else None,
+        total=step[1] if step else None,
+        steps_per_s=_pace(steps, zone),
+        closing=bool(_CLOSING.search(last.text[:_SEARCHED]))
+        or (step and step[0] == step[1])
+        or False,
+        cut=_is_cut(lines, document),
+        written_at=document.modified_at,
+        line_bytes=sum(len(line.place.text) + 1 for line in lines) / len(lines),
+    )
+
+
+# Steps in a second between the first and the last of the lines that count them.
+def _pace(steps: Sequence[tuple[Line, tuple[int, int | None]]], zone: Zone) -> float | None:
+    if len(steps) < 2:
+        return None
+    (first, (low, _)), (last, (high, _)) = steps[0], steps[-1]
+    began, ended = stamp(first.place.text, zone), stamp(last.place.text, zone)
+    if began is None or ended is None or ended <= began or high <= low:
+        return None
+    return (high - low) / (ended - began).total_seconds()
+
+
+# Output that was not flushed ends anywhere: within a line, or where a buffer ended.
+def _is_cut(lines: Sequence[Line], document: Document) -> bool:
+    if len(lines) > 1:
+        shape, before = (re.sub(r"\d+", "0", line.text) for line in (lines[-1], lines[-2]))
+        if _SHORTEST < len(shape) < len(before) and before.startswith(shape.rstrip("0")):
+            return True
+    if document.what == "job-output" or not document.excerpts or not document.size:
+        return False
+    return document.size % _BLOCK == 0 and not document.excerpts[-1].data.endswith(b"\n")
+
+
+def stamp(text: str, zone: Zone) -> dt.datetime | None:
+    """The moment that a line says at its beginning; None where it says none."""
+    text = text[:_SEARCHED]
+    if match := _STAMP.search(text):
+        own = zone
+        if match[5]:
+            own = Zone(_offset_s(match[5]), True, zone.year)
+        return moment(f"{match[1]}-{match[2]}-{match[3]}{match[4]}", own)
+    if match := _GLOG.search(text):
+        return glog(match[1], match[2], zone)
+    return None
+
+
+def _offset_s(text: str) -> int:
+    if text == "Z":
+        return 0
+    sign = -1 if text[0] == "-" else 1
+    return sign * (int(text[1:3]) * 3_600 + int(text[-2:]) * 60)
