@@ -128,7 +128,8 @@ class StoredVerdict(msgspec.Struct, frozen=True):
 class Delivery(msgspec.Struct, frozen=True):
     """One message to be sent: this revision of the verdict, by this channel.
 
-    ``previous`` is the verdict that the same channel sent last for this job, None if none.
+    ``previous`` is the verdict that the same channel sent last for this job, None if none;
+    ``job_key`` is the store's number for the job.
     """
 
     key: int
@@ -137,6 +138,7 @@ class Delivery(msgspec.Struct, frozen=True):
     attempts: int
     current: StoredVerdict
     previous: Verdict | None = None
+    job_key: int = 0
 
 
 class DeliveryStatus(msgspec.Struct, frozen=True):
@@ -194,3 +196,41 @@ class NodeIncident(msgspec.Struct, frozen=True):
     cause: str
     domain: str
     confidence: str
+
+
+# What several jobs may have in common, the narrowest first.
+FILE_SYSTEM = "file-system"
+NODE = "node"
+CAUSE = "cause"
+KINDS = (FILE_SYSTEM, NODE, CAUSE)
+
+
+class Incident(msgspec.Struct, frozen=True):
+    """Failures of several jobs (``jobs`` of them) by the same node, file system or cause.
+
+    ``names`` are the newest jobs', ``causes`` are counted; ``ended_at`` None: it goes on.
+    """
+
+    key: int
+    cluster: str | None
+    kind: str
+    name: str
+    opened_at: dt.datetime
+    last_at: dt.datetime
+    ended_at: dt.datetime | None
+    acknowledged_by: str | None
+    jobs: int
+    names: tuple[str, ...] = ()
+    causes: tuple[tuple[str, int], ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """The administrators hear nothing of what this names. ``reservation`` "": somebody said so."""
+
+    cluster: str | None
+    kind: str
+    name: str
+    until: dt.datetime
+    said_by: str
+    reservation: str = ""

@@ -53,6 +53,17 @@ def claim(
         return [_delivery(connection, rows[key]) for key in mine]
 
 
+def channels_of(database: Database, job_key: int) -> frozenset[str]:
+    """The channels that were sent something of the job, or are about to be."""
+    query = (
+        sa.select(deliveries.c.channel)
+        .where(deliveries.c.job_key == job_key, deliveries.c.state != j.SUPERSEDED)
+        .distinct()
+    )
+    with database.reading() as connection:
+        return frozenset(connection.execute(query).scalars())
+
+
 def drop_others(database: Database, channels: Collection[str]) -> int:
     """Gives up what waits for a channel that is not among ``channels``; returns how many."""
     others = sa.and_(deliveries.c.state == j.PENDING, deliveries.c.channel.not_in(channels))
@@ -256,4 +267,5 @@ def _delivery(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> j.D
             verdict=v.decode(found.body),
         ),
         previous=None if before is None else v.decode(before),
+        job_key=row.job_key,
     )
