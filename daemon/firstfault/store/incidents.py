@@ -80,16 +80,12 @@ def signs_of(verdict: v.Verdict) -> list[tuple[str, str]]:
 
 def _leave(connection: sa.Connection, job_key: int, seen: list[tuple[str, str]]) -> None:
     """A job whose verdict does not name any more what an incident is about is none of its jobs."""
-    about = sa.or_(
-        sa.false(),
-        *(sa.and_(incidents.c.kind == kind, incidents.c.name == name) for kind, name in seen),
+    about = sa.select(incidents.c.kind, incidents.c.name).join(
+        incident_jobs, incident_jobs.c.incident_key == incidents.c.key
     )
-    others = sa.select(incidents.c.key).where(sa.not_(about))
-    connection.execute(
-        incident_jobs.delete().where(
-            incident_jobs.c.job_key == job_key, incident_jobs.c.incident_key.in_(others)
-        )
-    )
+    found = connection.execute(about.where(incident_jobs.c.job_key == job_key)).first()
+    if found is not None and tuple(found) not in seen:
+        connection.execute(incident_jobs.delete().where(incident_jobs.c.job_key == job_key))
 
 
 def _file_systems(verdict: v.Verdict) -> set[str]:
