@@ -17,6 +17,7 @@ from firstfault.app import counters, lifecycle
 from firstfault.app import ends as which_ends
 from firstfault.app.admission import admitted
 from firstfault.app.journal import say, trouble
+from firstfault.app.routing import OWN, Router, to_all
 from firstfault.config import Ends
 from firstfault.deliver.outcome import Channel, Failed, Needless, retry_at
 from firstfault.intake.case import case
@@ -54,10 +55,8 @@ DELIVER_LEASE_S = 60.0
 BATCH = 50
 ASK_BATCH = 500
 
-REPORT = "report"
-PRINTED = "log"
-# What the daemon writes on its own host: nobody is told by it, and shadow mode leaves it on.
-OWN = (REPORT, PRINTED)
+# Nobody is told by what the daemon writes on its own host: shadow mode leaves it on.
+REPORT, PRINTED = OWN
 
 DEFAULT_ENDS = Ends()
 
@@ -73,11 +72,14 @@ def judge(
     clock: Clock,
     ends: Ends = DEFAULT_ENDS,
     shadow: tuple[str, ...] = (),
+    route: Router | None = None,
 ) -> int:
     """Looks at the jobs that are due; returns how many there were.
 
-    Of the ``channels``, those in ``shadow`` get deliveries that are kept back.
+    ``route`` tells which channels get a verdict, without it all ``channels``. Those in ``shadow``
+    get deliveries that are kept back.
     """
+    route = route or to_all(channels)
     claimed_at = clock()
     claim = work.claim_jobs(database, claimed_at, JUDGE_LEASE_S, BATCH)
     for job in claim.jobs:
@@ -87,7 +89,7 @@ def judge(
             lease_s = JUDGE_LEASE_S + job.nodes_reported * JUDGE_LEASE_S_A_NODE
             if not work.renew(database, claim, job, clock(), lease_s):
                 continue  # another daemon has it by now
-        outcome = _outcome(database, diagnose, timing, channels, job, clock(), ends)
+        outcome = _outcome(database, diagnose, timing, route, job, clock(), ends)
         outcome = msgspec.structs.replace(outcome, shadow=shadow)
         if work.finish(database, claim, job, outcome, clock()) and outcome.verdict is not None:
             _tell(job, outcome)
@@ -202,7 +204,7 @@ def _outcome(
     database: Database,
     diagnose: Diagnose,
     timing: lifecycle.Timing,
-    channels: tuple[str, ...],
+    route: Router,
     job: JobStatus,
     now: dt.datetime,
     ends: Ends,
@@ -235,7 +237,9 @@ def _outcome(
     )
     changed = lifecycle.is_changed(before, verdict)
     unsent = changed or job.posted != job.verdict_revision
-    post = unsent and lifecycle.may_post(verdict, job) and _is_reported(ends, verdict, job)
+    may = unsent and lifecycle.may_post(verdict, job) and _is_reported(ends, verdict, job)
+    routed = route(job, verdict, now) if may else None
+    post = routed is not None
     return msgspec.structs.replace(
         outcome,
         state=JUDGED if post or job.state not in (DELIVERED, REVISED) else job.state,
@@ -244,7 +248,8 @@ def _outcome(
         look_at=None,
         verdict=verdict if changed else None,
         refreshed=None if changed or verdict == before else verdict,
-        channels=channels if post else (),
+        channels=routed.channels if routed is not None else (),
+        not_before=routed.not_before if routed is not None else {},
         redo=(REPORT,) if not changed and verdict != before and job.posted else (),
         post=post,
     )

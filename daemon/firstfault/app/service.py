@@ -24,6 +24,7 @@ from firstfault.app.links import links_of
 from firstfault.app.metrics import Gauges, Page
 from firstfault.app.notify import Systemd
 from firstfault.app.reload import reloaded
+from firstfault.app.rules_file import rules_of
 from firstfault.app.signals import Heard, hearing
 from firstfault.app.workers import Bells, Parts, StartError
 from firstfault.config import Config, ConfigError
@@ -59,6 +60,7 @@ class Running:
         try:
             new = reloaded(self.parts.config, read_again())
             channels, links = channels_of(new.config), links_of(new.config)
+            rules = rules_of(new.config)
             _use_signatures(new.config)
         except (ConfigError, StartError) as error:
             _refuse(str(error))
@@ -66,7 +68,12 @@ class Running:
         same = new.config.slurm == self.parts.config.slurm
         slurm = self.parts.slurm if same else slurm_of(new.config)
         parts = msgspec.structs.replace(
-            self.parts, config=new.config, channels=channels, links=links, slurm=slurm
+            self.parts,
+            config=new.config,
+            channels=channels,
+            links=links,
+            slurm=slurm,
+            rules=rules,
         )
         # Who does not come to an end finishes the pass as it was begun, and then ends.
         self.stop(RELOAD_S)
@@ -117,7 +124,15 @@ def run(config: Config, read_again: Callable[[], Config], *, once_idle: bool = F
     channels = channels_of(config)
     database = open_store(store_url(config))
     running = Running(
-        Parts(config, database, slurm_of(config), channels, Bells(), links_of(config))
+        Parts(
+            config,
+            database,
+            slurm_of(config),
+            channels,
+            Bells(),
+            links_of(config),
+            rules_of(config),
+        )
     )
     stop_at = float("inf")
     with ExitStack() as stack:

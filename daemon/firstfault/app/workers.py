@@ -20,6 +20,8 @@ from firstfault.app.clock import CHECK_S, SetBack
 from firstfault.app.journal import say, trouble
 from firstfault.app.links import Links
 from firstfault.app.retention import Retention
+from firstfault.app.routing import OWN, by_rules
+from firstfault.app.rules import Rules
 from firstfault.app.sender import Sender
 from firstfault.app.settling import READ_EVERY_S, Settling
 from firstfault.app.sweep import Sweeper
@@ -79,6 +81,7 @@ class Parts(msgspec.Struct, frozen=True):
     channels: Mapping[str, Channel]
     bells: Bells
     links: Links = Links()
+    rules: Rules = Rules()
 
 
 class Worker(msgspec.Struct, frozen=True):
@@ -117,7 +120,7 @@ def table(parts: Parts) -> dict[str, Worker]:
 
 def kept_back(config: Config, channels: Collection[str]) -> list[str]:
     """The channels that send nothing, because the daemon works in shadow mode."""
-    return [name for name in channels if config.shadow and name not in passes.OWN]
+    return [name for name in channels if config.shadow and name not in OWN]
 
 
 def now() -> dt.datetime:
@@ -149,10 +152,9 @@ def _is_asked(config: Config) -> bool:
 
 def _judge(parts: Parts, settling: Settling) -> int:
     config, timing = parts.config, settling.timing()
-    shadow = tuple(kept_back(config, parts.channels))
-    done = passes.judge(
-        parts.database, diagnose, timing, tuple(parts.channels), now, config.ends, shadow
-    )
+    channels, shadow = tuple(parts.channels), tuple(kept_back(config, parts.channels))
+    route = by_rules(parts.database, parts.rules, channels)
+    done = passes.judge(parts.database, diagnose, timing, channels, now, config.ends, shadow, route)
     if done:
         for name in parts.channels:
             parts.bells.ring(name)

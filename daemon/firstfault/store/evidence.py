@@ -96,6 +96,19 @@ def packed(database: Database, job_key: int) -> list[Packed]:
         return [Packed(*row) for row in connection.execute(query)]
 
 
+def first(database: Database, job_key: int) -> Packed | None:
+    """One record of the job, None where there is none."""
+    query = (
+        sa.select(*(evidence.c[name] for name in Packed.__struct_fields__))
+        .where(evidence.c.job_key == job_key)
+        .order_by(evidence.c.key)
+        .limit(1)
+    )
+    with database.reading() as connection:
+        row = connection.execute(query).first()
+    return None if row is None else Packed(*row)
+
+
 def unpacked(record: Packed) -> bytes:
     """The record's JSON. Raises `StoreError` where it is damaged, or packed as only a newer program
     can read it."""

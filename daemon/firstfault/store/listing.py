@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import sqlalchemy as sa
 
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
 from firstfault.store.database import Database
 from firstfault.store.schema import jobs, verdicts
+from firstfault.store.work import status
 
 
 class ReadError(RuntimeError):
@@ -92,6 +95,56 @@ def verdict_of(database: Database, job_key: int, revision: int) -> v.Verdict | N
     with database.reading() as connection:
         body = connection.execute(query).scalar()
     return None if body is None else v.decode(body)
+
+
+def same_failure_at(
+    database: Database,
+    job: j.JobStatus,
+    user: str | None,
+    fingerprint: str,
+    since: dt.datetime,
+) -> dt.datetime | None:
+    """When the last job of ``user`` before ``job``, on the same cluster, ended with a verdict of
+    this ``fingerprint``; None where none has ``since``."""
+    query = (
+        sa.select(jobs.c.last_ended_at)
+        .join(
+            verdicts,
+            sa.and_(
+                verdicts.c.job_key == jobs.c.key, verdicts.c.revision == jobs.c.verdict_revision
+            ),
+        )
+        .where(
+            jobs.c.cluster == (job.cluster or ""),
+            jobs.c.user == user,
+            jobs.c.last_ended_at >= since,
+            jobs.c.last_ended_at <= job.last_ended_at,
+            jobs.c.key != job.key,
+            verdicts.c.fingerprint == fingerprint,
+        )
+        .order_by(jobs.c.last_ended_at.desc())
+        .limit(1)
+    )
+    with database.reading() as connection:
+        return connection.execute(query).scalar()
+
+
+def judged(database: Database, limit: int) -> list[tuple[j.JobStatus, v.Verdict]]:
+    """The last jobs with a verdict other than "none", and that verdict, the newest first."""
+    query = (
+        sa.select(jobs, verdicts.c.body.label("verdict_body"))
+        .join(
+            verdicts,
+            sa.and_(
+                verdicts.c.job_key == jobs.c.key, verdicts.c.revision == jobs.c.verdict_revision
+            ),
+        )
+        .where(jobs.c.cause != "none")
+        .order_by(jobs.c.last_ended_at.desc(), jobs.c.key.desc())
+        .limit(limit)
+    )
+    with database.reading() as connection:
+        return [(status(row), v.decode(row.verdict_body)) for row in connection.execute(query)]
 
 
 def states(database: Database) -> dict[str, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import sqlalchemy as sa
@@ -31,9 +31,9 @@ class Outcome(msgspec.Struct, frozen=True):
     """What looking at a job gave; stored in one transaction with its deliveries.
 
     ``verdict`` is a new revision, ``refreshed`` the same verdict with more facts (no new
-    revision). ``channels`` get a delivery of the newest revision; those of them in ``shadow``
-    keep it back. ``look_at`` is when to look again though nothing changes, ``ask_at`` when to ask
-    Slurm (None: leave as it is).
+    revision). ``channels`` get a delivery of the newest revision; those of them in ``shadow`` keep
+    it back, and those in ``not_before`` wait until then. ``look_at`` is when to look again though
+    nothing changes, ``ask_at`` when to ask Slurm (None: leave as it is).
     """
 
     state: str
@@ -45,6 +45,7 @@ class Outcome(msgspec.Struct, frozen=True):
     refreshed: v.Verdict | None = None
     channels: tuple[str, ...] = ()
     shadow: tuple[str, ...] = ()
+    not_before: Mapping[str, dt.datetime] = {}
     redo: tuple[str, ...] = ()
     post: bool = False
     look_at: dt.datetime | None = None
@@ -286,7 +287,9 @@ def _queue(
                 channel=channel,
                 state=j.SHADOW if channel in shadow else j.PENDING,
                 attempts=0,
-                next_at=None if channel in shadow else now,
+                next_at=(
+                    None if channel in shadow else max(now, outcome.not_before.get(channel, now))
+                ),
                 created_at=now,
             )
         )
