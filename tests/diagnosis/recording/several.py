@@ -71,7 +71,7 @@ ROOTS = (
            "RuntimeError: Function 'MulBackward0' returned nan values in its 0th output."),
     rank_2("checkpoint", "a checkpoint of another model", "training.checkpoint-mismatch",
            "RuntimeError: Error(s) in loading state_dict for Net: size mismatch for head.weight", "confirmed"),
-    Made("config", "two ranks of n2 chose one card", "collective.config", None, "n2",
+    Made("config", "two ranks of n2 chose one card", "collective.config", 2, "n2", also=(3,),
          error={2: fabric.USAGE, 3: fabric.USAGE, 0: fabric.LOST, 1: fabric.LOST},
          words={2: [nccl(2, fabric.DUPLICATE.format(2, 3))], 3: [nccl(3, fabric.DUPLICATE.format(3, 2))]}),
 )  # fmt: skip
