@@ -17,10 +17,18 @@ from firstfault.app import journal
 from firstfault.config import Config, ConfigError
 
 WEBHOOK = "slack-webhook"
+BOT_TOKEN = "slack-token"  # noqa: S105 - a name
 LINK_KEY = "web-secret"
 STORE_PASSWORD = "store-password"  # noqa: S105 - a name
+MAIL_PASSWORD = "mail-password"  # noqa: S105 - a name
+WEBHOOK_URL = "webhook-url"
+WEBHOOK_KEY = "webhook-secret"
+APPRISE_URLS = "apprise-urls"
 
 _URL = re.compile(r"https?://[A-Za-z0-9\[][\x21-\x7e]*")
+_TOKEN = re.compile(r"[\x21-\x7e]{10,1000}")
+# With "apprise-" before it, it fits into the outbox's column.
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
 _SHORTEST_KEY = 32
 
 
@@ -38,6 +46,16 @@ def webhook(config: Config) -> str:
     return url
 
 
+def bot_token(config: Config) -> str:
+    """The token of Slack's bot, "" where there is none. Raises `ConfigError`."""
+    remedy = "It holds the bot's token (xoxb-...) and is readable by the daemon's user only."
+    token, where = _read("slack.token_file", config.slack.token_file, BOT_TOKEN, remedy)
+    if token and not _TOKEN.fullmatch(token):
+        raise ConfigError(f"{where} holds no token. {remedy}")
+    journal.hide(token)
+    return token
+
+
 def link_key(config: Config) -> str:
     """What signs the reports' links, "" where none is set. Raises `ConfigError`."""
     remedy = (
@@ -49,6 +67,54 @@ def link_key(config: Config) -> str:
         raise ConfigError(f"{where} holds too few characters. {remedy}")
     journal.hide(key)
     return key
+
+
+def mail_password(config: Config) -> str:
+    """The password of the mail account, "" where there is none. Raises `ConfigError`."""
+    remedy = "It holds the mail account's password and is readable by the daemon's user only."
+    password, _ = _read("mail.password_file", config.mail.password_file, MAIL_PASSWORD, remedy)
+    if config.mail.user and not password:
+        raise ConfigError(f"mail.user is set: mail.password_file must name a file. {remedy}")
+    journal.hide(password)
+    return password
+
+
+def webhook_target(config: Config) -> tuple[str, str]:
+    """The generic webhook's URL and the key that signs, each "" where it is not set.
+
+    Raises `ConfigError`, which quotes neither.
+    """
+    url, remedy = config.webhook.url, "It is readable by the daemon's user only."
+    if not url:
+        url, where = _read("webhook.url_file", config.webhook.url_file, WEBHOOK_URL, remedy)
+        if url and not _URL.fullmatch(url):
+            raise ConfigError(f"{where} holds no http:// or https:// URL. {remedy}")
+        if url:
+            journal.hide(url, urlsplit(url).path)
+    key, where = _read("webhook.secret_file", config.webhook.secret_file, WEBHOOK_KEY, remedy)
+    if key and len(key) < _SHORTEST_KEY:
+        raise ConfigError(f"{where} holds too few characters: openssl rand -hex 32. {remedy}")
+    journal.hide(key)
+    return url, key
+
+
+def apprise_urls(config: Config) -> dict[str, str]:
+    """Apprise's URLs by the names that the site gave them. Raises `ConfigError`, quoting none."""
+    remedy = "Each of its lines is NAME URL; it is readable by the daemon's user only."
+    text, where = _read("apprise.urls_file", config.apprise.urls_file, APPRISE_URLS, remedy)
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, _, url = line.strip().partition(" ")
+        if not _NAME.fullmatch(name) or "://" not in url or name in found:
+            raise ConfigError(
+                f"{where}: line {number}: must be a name of its own (1 to 24 of a-z, 0-9 and -), "
+                f"a blank, and a URL. {remedy}"
+            )
+        found[name] = url.strip()
+        journal.hide(url.strip(), *re.split(r"[/?&=@:]+", url)[1:])
+    return found
 
 
 def store_url(config: Config) -> str:

@@ -52,6 +52,15 @@ class Links:
             return None
         return self.signed(stored) or self._public_url + path(stored)
 
+    def page(self, stored: StoredVerdict) -> str | None:
+        """The link to a report among the pages, which ask who reads it; None where readers reach
+        none."""
+        return self._public_url + path(stored) if self._public_url else None
+
+    def pages(self) -> str | None:
+        """The link to the list of all failed jobs, None where readers reach none."""
+        return f"{self._public_url}/" if self._public_url else None
+
     def signed(self, stored: StoredVerdict) -> str | None:
         """The signed link to a report, None where nothing signs."""
         if self._serializer is None:

@@ -8,22 +8,15 @@ characters, fields of 2000 (10 of them), 10 elements in a context.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import Any
-
 from firstfault.model import verdict as v
+from firstfault.report import slack_blocks as b
 from firstfault.report import wording as w
 from firstfault.report.outline import outline
 from firstfault.report.sections import Fact, Limits, Listing, Outline
+from firstfault.report.slack_blocks import Json
 
 LIMITS = Limits(items=3, quote=800, phrase=300)
-_HEADER_LIMIT = 150
 _FALLBACK_LIMIT = 1000
-_TEXT_LIMIT = 3000
-_URL = re.compile(r"https?://[\x21-\x7e]{1,2000}")
-
-Json = dict[str, Any]
 
 
 def render(
@@ -35,20 +28,19 @@ def render(
     ``delivery_id`` stands in small at the end, so that a message that came twice is seen to be one.
     Raises ValueError for a ``report_url`` of another kind.
     """
-    if report_url is not None and not _URL.fullmatch(report_url):
-        raise ValueError(f"report_url must be an http or https URL, not {report_url!r}")
+    b.checked(report_url)
     said = outline(verdict, LIMITS)
     blocks: list[Json] = [
-        {"type": "header", "text": _plain(w.cut(said.headline, _HEADER_LIMIT))},
-        _rich(_answer(said, revision)),
+        {"type": "header", "text": b.plain(w.cut(said.headline, b.HEADER_LIMIT))},
+        b.rich(_answer(said, revision)),
         *_fields(said),
-        _rich(_proof(said) + _advice(said) + _doubts(said)),
+        b.rich(_proof(said) + _advice(said) + _doubts(said)),
     ]
     if report_url is not None:
-        blocks.append(_rich([_section([_link(report_url, "Open the full report")])]))
-    blocks.append({"type": "context", "elements": [_plain(_small(said, delivery_id, revision))]})
+        blocks.append(b.rich([b.section([b.link(report_url, "Open the full report")])]))
+    blocks.append({"type": "context", "elements": [b.plain(_small(said, delivery_id, revision))]})
     return {
-        "text": _escaped(_fallback(said)),
+        "text": b.escaped(_fallback(said)),
         "mrkdwn": False,
         "unfurl_links": False,
         "unfurl_media": False,
@@ -57,14 +49,14 @@ def render(
 
 
 def _answer(said: Outline, revision: int) -> list[Json]:
-    words = [_bold(w.cut(said.where, 400)), *(_text(f" · {sure}") for sure in said.sureness)]
+    words = [b.bold(w.cut(said.where, 400)), *(b.text(f" · {sure}") for sure in said.sureness)]
     if revision > 1:
-        words.append(_text(f" · revision {revision} of this report"))
+        words.append(b.text(f" · revision {revision} of this report"))
     if said.also is not None:
-        words.append(_text(f"\nFailed the same way, not later: {w.cut(said.also, 400)}"))
+        words.append(b.text(f"\nFailed the same way, not later: {w.cut(said.also, 400)}"))
     if said.plain is not None:
-        words.append(_text(f"\n{said.plain}"))
-    return [_section(words)]
+        words.append(b.text(f"\n{said.plain}"))
+    return [b.section(words)]
 
 
 def _fields(said: Outline) -> list[Json]:
@@ -75,7 +67,7 @@ def _fields(said: Outline) -> list[Json]:
     return [
         {
             "type": "section",
-            "fields": [_plain(w.cut(f"{fact.label}: {fact.value}", 2000)) for fact in facts],
+            "fields": [b.plain(w.cut(f"{fact.label}: {fact.value}", 2000)) for fact in facts],
         }
     ]
 
@@ -84,21 +76,21 @@ def _proof(said: Outline) -> list[Json]:
     elements: list[Json] = []
     if said.exception:
         lines = "\n".join(f"{fact.label}: {fact.value}" for fact in said.exception)
-        elements += [_label("Exception"), _preformatted(lines)]
+        elements += [b.label("Exception"), b.preformatted(lines)]
     if said.proof is not None:
-        elements += [_label(said.proof_title, said.proof.place), _preformatted(said.proof.text)]
+        elements += [b.label(said.proof_title, said.proof.place), b.preformatted(said.proof.text)]
     return elements
 
 
 def _advice(said: Outline) -> list[Json]:
     elements: list[Json] = []
     if said.do.items:
-        elements += [_label("What to do"), _bullets(said.do)]
+        elements += [b.label("What to do"), b.bullets(said.do)]
     if said.commands.items:
-        elements.append(_preformatted("\n".join(said.commands.items)))
+        elements.append(b.preformatted("\n".join(said.commands.items)))
     if said.commands.left_out:
         more = w.count(said.commands.left_out, "command")
-        elements.append(_section([_text(f"and {more} more, see the report")]))
+        elements.append(b.section([b.text(f"and {more} more, see the report")]))
     return elements
 
 
@@ -107,15 +99,15 @@ def _doubts(said: Outline) -> list[Json]:
     if said.missing.items:
         texts = tuple(f"{gap.what}: {gap.why} {gap.how}" for gap in said.missing.items)
         missing = Listing(texts, said.missing.left_out)
-        elements += [_label("Missing evidence"), _bullets(missing)]
+        elements += [b.label("Missing evidence"), b.bullets(missing)]
     if said.alternatives.items:
         texts = tuple(f"{a.cause} ({a.confidence}): {a.against}" for a in said.alternatives.items)
         elements += [
-            _label("Other readings"),
-            _bullets(Listing(texts, said.alternatives.left_out)),
+            b.label("Other readings"),
+            b.bullets(Listing(texts, said.alternatives.left_out)),
         ]
     if said.effects_sentence is not None:
-        elements.append(_section([_text(said.effects_sentence + ".")]))
+        elements.append(b.section([b.text(said.effects_sentence + ".")]))
     return elements
 
 
@@ -130,50 +122,3 @@ def _small(said: Outline, delivery_id: str, revision: int) -> str:
 
 def _fallback(said: Outline) -> str:
     return w.cut(f"{said.job}: {said.headline} ({said.where})", _FALLBACK_LIMIT)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _plain(text: str) -> Json:
-    return {"type": "plain_text", "text": text or " ", "emoji": False}
-
-
-def _text(text: str) -> Json:
-    return {"type": "text", "text": w.cut(text, _TEXT_LIMIT) or " "}
-
-
-def _bold(text: str) -> Json:
-    return {**_text(text), "style": {"bold": True}}
-
-
-def _link(url: str, text: str) -> Json:
-    return {"type": "link", "url": url, "text": text}
-
-
-def _rich(elements: list[Json]) -> Json:
-    return {"type": "rich_text", "elements": elements}
-
-
-def _section(elements: list[Json]) -> Json:
-    return {"type": "rich_text_section", "elements": elements}
-
-
-def _label(label: str, more: str = "") -> Json:
-    return _section([_bold(label), *([_text(f" · {more}")] if more else [])])
-
-
-def _preformatted(text: str) -> Json:
-    return {"type": "rich_text_preformatted", "elements": [_text(text)]}
-
-
-def _bullets(listing: Listing[str]) -> Json:
-    texts: Sequence[str] = listing.items
-    if listing.left_out:
-        texts = [*texts, f"and {w.number(listing.left_out)} more in the report"]
-    return {
-        "type": "rich_text_list",
-        "style": "bullet",
-        "elements": [_section([_text(text)]) for text in texts],
-    }

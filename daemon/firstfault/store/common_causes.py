@@ -153,6 +153,22 @@ def listed(
         return [_incident(connection, row) for row in rows]
 
 
+def untold(database: Database, channel: str) -> list[int]:
+    """The incidents that go on and have no message in a channel."""
+    has = sa.exists().where(
+        messages.c.incident_key == incidents.c.key, messages.c.channel == channel
+    )
+    query = sa.select(incidents.c.key).where(incidents.c.ended_at.is_(None), ~has)
+    with database.reading() as connection:
+        return list(connection.execute(query).scalars())
+
+
+def newest_sign(database: Database) -> int:
+    """A number that grows with each job that may belong to an incident."""
+    with database.reading() as connection:
+        return connection.execute(sa.select(sa.func.max(signs.c.key))).scalar() or 0
+
+
 def acknowledge(database: Database, key: int, who: str, now: dt.datetime) -> bool:
     """Notes that somebody takes care of an open incident; False where there is none."""
     return _change(database, key, now, acknowledged_at=now, acknowledged_by=who)

@@ -13,7 +13,7 @@ import msgspec
 import sqlalchemy as sa
 
 from firstfault.model import jobs as j
-from firstfault.model import verdict as v
+from firstfault.store.body import verdict_in
 from firstfault.store.database import Database, hold
 from firstfault.store.schema import jobs, message_jobs, messages, verdicts
 
@@ -41,11 +41,12 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What a message tells of: how many jobs, their names (the newest ``limit``), and the verdict
-    of the first, which it shows; None where no job of it is left."""
+    """What a message tells of: how many jobs, their names (the newest ``limit``), whether they
+    failed ``alike``, and the verdict of the first, which it shows; None where no job is left."""
 
     count: int
     jobs: tuple[str, ...]
+    alike: bool = True
     job_key: int | None = None
     shown: j.StoredVerdict | None = None
 
@@ -208,17 +209,38 @@ def told(database: Database, key: int, limit: int) -> Told:
         .where(message_jobs.c.message_key == key)
     )
     with database.reading() as connection:
-        count = connection.execute(sa.select(sa.func.count()).select_from(of_it.subquery()))
         first = connection.execute(of_it.order_by(message_jobs.c.key).limit(1)).first()
         if first is None:
             return Told(0, ())
         newest = connection.execute(of_it.order_by(message_jobs.c.key.desc()).limit(limit)).all()
+        count, kinds = connection.execute(
+            sa.select(
+                sa.func.count(message_jobs.c.key),
+                sa.func.count(sa.distinct(verdicts.c.fingerprint)),
+            )
+            .select_from(message_jobs)
+            .join(jobs, jobs.c.key == message_jobs.c.job_key)
+            .outerjoin(
+                verdicts,
+                sa.and_(verdicts.c.job_key == jobs.c.key, verdicts.c.revision == jobs.c.posted),
+            )
+            .where(message_jobs.c.message_key == key)
+        ).one()
         return Told(
-            int(count.scalar_one()),
-            tuple(row.job for row in newest),
-            first.job_key,
-            _verdict(connection, first.job_key, first.posted),
+            count=count,
+            jobs=tuple(row.job for row in newest),
+            alike=kinds < 2,
+            job_key=first.job_key,
+            shown=_verdict(connection, first.job_key, first.posted),
         )
+
+
+def drop(database: Database, channels: Collection[str], *, others: bool) -> int:
+    """Lets what waits in these channels be, or in all ``others``; returns how much that was."""
+    theirs = messages.c.channel.in_(channels)
+    which = sa.and_(messages.c.next_at.is_not(None), sa.not_(theirs) if others else theirs)
+    with database.writing() as connection:
+        return connection.execute(messages.update().where(which).values(next_at=None)).rowcount
 
 
 def remove_old(database: Database, before: dt.datetime) -> int:
@@ -243,7 +265,7 @@ def _verdict(connection: sa.Connection, job_key: int, revision: int) -> j.Stored
         incarnation=row.incarnation,
         revision=row.revision,
         created_at=row.created_at,
-        verdict=v.decode(row.body),
+        verdict=verdict_in(row.body),
     )
 
 
