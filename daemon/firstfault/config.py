@@ -121,6 +121,18 @@ class Report(msgspec.Struct, frozen=True):
     dir: str = "/var/lib/firstfault/reports"
 
 
+class Mask(msgspec.Struct, frozen=True):
+    """[mask]: what a site takes for secrets, beside the known forms."""
+
+    patterns: tuple[str, ...] = ()
+
+
+class Templates(msgspec.Struct, frozen=True):
+    """[templates]: a site's own page templates."""
+
+    dir: str = ""
+
+
 class Owners(msgspec.Struct, frozen=True):
     """[owners]: the mail address of a job's owner."""
 
@@ -205,6 +217,8 @@ class Config(msgspec.Struct, frozen=True):
     judge: Judge = Judge()
     diagnosis: Diagnosis = Diagnosis()
     report: Report = Report()
+    mask: Mask = Mask()
+    templates: Templates = Templates()
     owners: Owners = Owners()
     incidents: Incidents = Incidents()
     slack: Slack = Slack()
@@ -307,6 +321,7 @@ def _contradictions(config: Config) -> list[tuple[str, str]]:
         ("report.dir", config.report.dir),
         ("slurm.sacct", config.slurm.sacct),
         ("diagnosis.signatures", config.diagnosis.signatures),
+        ("templates.dir", config.templates.dir),
         ("owners.file", config.owners.file),
         *(("owners.command", word) for word in config.owners.command[:1]),
         ("slack.webhook_file", config.slack.webhook_file),
@@ -324,7 +339,7 @@ def _contradictions(config: Config) -> list[tuple[str, str]]:
         ("intake.munge_socket", config.intake.munge_socket),
         ("intake.key_file", config.intake.key_file),
     ):
-        if (path or key.endswith(".dir")) and not path.startswith("/"):
+        if (path or key in ("spool.dir", "report.dir")) and not path.startswith("/"):
             wrong.append((key, f"is {path!r}; it must be an absolute path."))
     for key, url in (
         ("web.public_url", config.web.public_url),

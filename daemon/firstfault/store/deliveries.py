@@ -9,7 +9,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from firstfault.model import jobs as j
-from firstfault.model import verdict as v
+from firstfault.store.body import verdict_in
 from firstfault.store.database import JOBS, Database, hold
 from firstfault.store.schema import deliveries, jobs, verdicts
 
@@ -264,8 +264,8 @@ def _delivery(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> j.D
             incarnation=found.incarnation,
             revision=found.revision,
             created_at=found.created_at,
-            verdict=v.decode(found.body),
+            verdict=verdict_in(found.body),
         ),
-        previous=None if before is None else v.decode(before),
+        previous=None if before is None else verdict_in(before),
         job_key=row.job_key,
     )

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
+from firstfault.store.body import verdict_in
 from firstfault.store.database import Database
 from firstfault.store.schema import jobs, verdicts
 from firstfault.store.work import status
@@ -81,7 +82,7 @@ def current_verdicts(
             incarnation=row.incarnation,
             revision=row.revision,
             created_at=row.created_at,
-            verdict=v.decode(row.body),
+            verdict=verdict_in(row.body),
         )
         for row in rows
     ]
@@ -94,7 +95,7 @@ def verdict_of(database: Database, job_key: int, revision: int) -> v.Verdict | N
     )
     with database.reading() as connection:
         body = connection.execute(query).scalar()
-    return None if body is None else v.decode(body)
+    return None if body is None else verdict_in(body)
 
 
 def same_failure_at(
@@ -144,7 +145,7 @@ def judged(database: Database, limit: int) -> list[tuple[j.JobStatus, v.Verdict]
         .limit(limit)
     )
     with database.reading() as connection:
-        return [(status(row), v.decode(row.verdict_body)) for row in connection.execute(query)]
+        return [(status(row), verdict_in(row.verdict_body)) for row in connection.execute(query)]
 
 
 def states(database: Database) -> dict[str, int]:
