@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from firstfault.app import gathering, rendering
 from firstfault.app.gathering import Said
-from firstfault.app.links import Links
+from firstfault.app.links import Links, links_of
 from firstfault.config import Config
 from firstfault.config import Slack as Settings
 from firstfault.deliver.bot import Bot
@@ -168,14 +168,10 @@ class ToAdmins:
 
 
 def readers_of(
-    config: Config,
-    database: Database,
-    token: str,
-    owners: Owners,
-    links: Links,
-    clock: Callable[[], dt.datetime],
+    config: Config, database: Database, token: str, owners: Owners
 ) -> dict[str, gathering.Gathering]:
-    """The bot's channels, as configured."""
+    """The bot's channels, as configured. Raises `ConfigError`."""
+    links = links_of(config)
     settings = config.slack
     bot = Bot(token, settings.timeout_s, settings.api_url)
     pace = Pace(dt.timedelta(seconds=settings.gather_s), _PAUSE, settings.per_hour)
@@ -183,12 +179,16 @@ def readers_of(
     if settings.owners and (config.owners.template or config.owners.file or config.owners.command):
         readers[OWNERS] = ToOwners(database, bot, owners, links, settings.attach)
     if settings.admins:
-        readers[ADMINS] = ToAdmins(database, settings, links, clock)
+        readers[ADMINS] = ToAdmins(database, settings, links, _now)
     seconds = 2 * settings.timeout_s
     return {
-        name: gathering.Gathering(database, name, bot, reader, pace, seconds, clock)
+        name: gathering.Gathering(database, name, bot, reader, pace, seconds, _now)
         for name, reader in readers.items()
     }
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
 
 
 def _brief(told: Told, message: Message, url: str | None) -> dict[str, object]:
