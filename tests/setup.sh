@@ -2,8 +2,9 @@
 # Sets up this clone and this machine; sourced by tests/run and demo, at the top of the clone.
 
 torch_folder=${FIRSTFAULT_TORCH_VENV:-/opt/firstfault-tests/torch-venv}
-cluster_packages="slurmctld slurmd slurmdbd slurm-client munge mariadb-server busybox shellcheck openssl systemd faketime"
+cluster_packages="slurmctld slurmd slurmdbd slurm-client munge mariadb-server busybox shellcheck openssl systemd systemd-journal-remote faketime"
 browser_packages="chromium fonts-dejavu-core"
+axe_package="axe-playwright-python==0.1.8"
 database_packages="postgresql"
 
 say() {
@@ -80,9 +81,18 @@ set_up_cluster() {
   set_up_torch
 }
 
+# set_up_browser: Chromium, and axe, which looks at pages as assistive technology does. What brings
+# axe would bring a browser's driver too: it is installed without, and apart.
 set_up_browser() {
   # shellcheck disable=SC2086
   install_packages $browser_packages
+  [ -f "var/$axe_package/complete" ] && return 0
+  say "installing axe into var/$axe_package"
+  { .venv/bin/python -m pip install -q --no-deps --upgrade --target "var/$axe_package" "$axe_package" &&
+    touch "var/$axe_package/complete"; } </dev/null >"$(log_file axe)" 2>&1 || {
+    tail -n 5 "$(log_file axe)" >&2
+    say "axe could not be installed (all of the output: $(log_file axe)): its test will skip"
+  }
 }
 
 # set_up_database: PostgreSQL's programs; the tests start a server of their own.

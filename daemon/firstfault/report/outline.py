@@ -168,7 +168,7 @@ def _members(members: Sequence[v.Member]) -> str | None:
         ranks = by_host.setdefault(member.host, [])
         if member.rank is not None:
             ranks.append(member.rank)
-    return w.listed([_ranks_on(host, ranks) for host, ranks in by_host.items()], 12)
+    return w.listed(list(by_host.items()), 12, lambda each: _ranks_on(*each))
 
 
 def _ranks_on(host: str | None, ranks: Sequence[int]) -> str:

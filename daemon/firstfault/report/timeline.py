@@ -23,8 +23,9 @@ _LEFT, _RIGHT, _NARROW_RIGHT = 3.0, 97.0, 78.0
 NO_TIME = 90.0
 _MOST_LANES = 18
 _MOST_SILENT = 3
-# A silence that is nearly all of the time is shortened to a part of it.
-_LONG_SILENCE, _SHORTENED = 0.7, 0.4
+# A silence that is nearly all of the time is shortened to a part of it, where that leaves room for
+# something: the first fault's own uncertainty and one event later are not worth it.
+_LONG_SILENCE, _SHORTENED, _LEAST_GAPS = 0.85, 0.4, 3
 _LEAST_BETWEEN_TICKS = 22.0
 # SVG breaks no lines: so many letters fit beside a track's name.
 _WIDE, _NARROW = 92, 42
@@ -152,11 +153,14 @@ def _stories(links: Sequence[v.ChainLink], verdict: v.Verdict) -> list[_Story]:
 
 
 def _first(what: str, alike: Sequence[v.ChainLink], also: Sequence[v.Member]) -> _Story:
-    members = {(link.rank, link.host) for link in alike} | {(m.rank, m.host) for m in also}
     who = w.place(alike[0].rank, alike[0].host) or ""
-    if len(members) > 1:
-        ranks = [rank for rank, _ in members if rank is not None]
-        who = _several(len(ranks), w.ranges(ranks)) if ranks else w.count(len(members), "host")
+    members: list[v.ChainLink | v.Member] = [*alike, *also]
+    ranks = {each.rank for each in members if each.rank is not None}
+    hosts = {each.host for each in members}
+    if len(ranks) > 1:
+        who = _several(len(ranks), w.ranges(ranks))
+    elif not ranks and len(hosts) > 1:
+        who = w.count(len(hosts), "host")
     said = w.clean(what, 200)
     if who.startswith("host ") and said.lower().startswith(f"node {who[5:]} "):
         said = said[len(who) - 5 + len("node ") :].lstrip()
@@ -213,8 +217,7 @@ class _Scale(msgspec.Struct, frozen=True):
         seconds = [(at - begin).total_seconds() for at in known]
         gaps = [b - a for a, b in pairwise(seconds)]
         total = sum(gaps)
-        # A single one is all that there is to show.
-        long = _LONG_SILENCE * total if len(gaps) > 1 else total
+        long = _LONG_SILENCE * total if len(gaps) >= _LEAST_GAPS else total
         broken = next((k for k, gap in enumerate(gaps) if gap > long), None)
         rest = total if broken is None else total - gaps[broken]
         left = 1.0 if broken is None else 1 - _SHORTENED

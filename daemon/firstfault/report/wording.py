@@ -9,8 +9,10 @@ from __future__ import annotations
 import datetime as dt
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 CONFIDENCE = {
     "confirmed": "two independent sources agree, or one states it beyond doubt",
@@ -230,10 +232,10 @@ def ranges(values: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
 
 
-def listed(words: Sequence[str], limit: int) -> str:
-    """ "a, b, c and 9 more"."""
-    shown = ", ".join(words[:limit])
-    more = len(words) - limit
+def listed(values: Sequence[T], limit: int, say: Callable[[T], str] = str) -> str:
+    """ "a, b, c and 9 more"; only those that are named are put into words."""
+    shown = ", ".join(say(value) for value in values[:limit])
+    more = len(values) - limit
     return f"{shown} and {number(more)} more" if more > 0 else shown
 
 

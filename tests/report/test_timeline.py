@@ -1,0 +1,168 @@
+import datetime as dt
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from firstfault.faults.effects import WORDING
+from firstfault.model import verdict as v
+from firstfault.report import wording as w
+from firstfault.report.timeline import NO_TIME, Picture, picture
+from tests.report import verdicts as examples
+
+BEGIN = examples.at("15:00:00")
+
+
+def after(seconds: float) -> dt.datetime:
+    return BEGIN + dt.timedelta(seconds=seconds)
+
+
+def link(
+    earliest: float | None,
+    latest: float | None,
+    what: str = "lost a peer",
+    role: str = "consequence",
+    rank: int | None = 0,
+    host: str | None = "n1",
+) -> v.ChainLink:
+    moments = [None if at is None else after(at) for at in (earliest, latest)]
+    return v.ChainLink(moments[0], moments[1], host, rank, what, role)
+
+
+CAUSE = link(0, 0.002, "raised ValueError", "cause", 5, "n3")
+
+
+def drawn(*links: v.ChainLink, **changed: object) -> Picture:
+    others = {"consequences": (), "coverage": (), **changed}
+    verdict = msgspec.structs.replace(examples.CGROUP_OOM, chain=links, **others)
+    found = picture(verdict)
+    assert found is not None
+    return found
+
+
+def test_the_first_fault_comes_first_and_is_marked():
+    found = drawn(link(3, 3), CAUSE)
+
+    assert [(lane.who, lane.kind) for lane in found.lanes] == [
+        ("rank 5 on n3", "cause"),
+        ("rank 0 on n1", "consequence"),
+    ]
+    assert found.first == found.lanes[0].mark
+    assert [tick.label for tick in found.ticks] == ["15:00:00", "+3 s"]
+
+
+def test_an_uncertain_time_is_an_interval():
+    mark = drawn(CAUSE, link(2, 4), link(8, 8)).lanes[1].mark
+    moment = drawn(CAUSE, link(2, 4), link(8, 8)).lanes[2].mark
+
+    assert mark is not None
+    assert moment is not None
+    assert mark.start < mark.end < moment.start == moment.end
+
+
+def test_what_was_at_the_latest_then_reaches_back_to_the_edge():
+    early, late = (drawn(CAUSE, link(*at)).lanes[1].mark for at in ((None, 5), (5, None)))
+
+    assert early is not None
+    assert late is not None
+    assert (early.reach, late.reach) == ("before", "after")
+    assert early.start < drawn(CAUSE, link(5, 5)).first.start  # type: ignore[union-attr]
+    assert late.end > late.start
+
+
+def test_what_has_no_time_stands_in_a_column_of_its_own_after_the_others():
+    found = drawn(CAUSE, link(None, None, "the step was ended"), link(3, 3))
+    placed = [lane.mark for lane in found.lanes if lane.mark is not None]
+
+    assert [lane.what for lane in found.lanes if lane.mark is None] == ["the step was ended"]
+    assert found.lanes[-1].mark is None
+    assert found.untimed
+    assert max(mark.end for mark in placed) < found.right < NO_TIME
+
+
+def test_with_fewer_than_two_times_nothing_is_drawn():
+    alone = msgspec.structs.replace(examples.CGROUP_OOM, chain=(CAUSE, link(None, None)))
+
+    assert picture(alone) is None
+
+
+def test_ranks_of_one_story_share_a_lane_however_many_they_are():
+    many = v.Consequence("ranks that lost a peer", 131_071, "0-4,6-131071", None)
+    few = v.Consequence("ranks that lost a peer", 3, "0-2", None)
+    wide, narrow = (drawn(CAUSE, link(3, 4), consequences=(each,)) for each in (many, few))
+
+    assert [lane.who for lane in wide.lanes] == ["rank 5 on n3", "ranks 0-4,6-131071"]
+    assert [lane.who for lane in narrow.lanes] == ["rank 5 on n3", "ranks 0-2"]
+    assert wide.height == narrow.height
+
+
+def test_ranks_that_failed_alike_are_one_lane():
+    alike = [link(k, k, "raised KeyError", "cause", k, f"n{k}") for k in range(8)]
+    also = tuple(v.Member(k, f"n{k}") for k in range(1, 16_384))
+    initiator = v.Initiator(rank=0, host="n0", also=also)
+    found = drawn(*alike, initiator=initiator)
+
+    assert [lane.who for lane in found.lanes] == ["ranks 0-16383"]
+    assert found.first is not None
+    assert found.first.start < found.first.end
+
+
+def test_a_node_of_which_nothing_came_has_an_empty_lane():
+    silent = v.CoverageRow("n[7-9]", None, "none", "none", "no record came from this node")
+    found = drawn(CAUSE, link(3, 3), coverage=(silent,))
+
+    assert (found.lanes[-1].who, found.lanes[-1].kind) == ("n[7-9]", "silent")
+
+
+def test_a_long_silence_is_shortened_and_says_how_long_it_was():
+    found = drawn(CAUSE, link(1800, 1801), link(1802, 1802))
+    last = found.lanes[-1].mark
+
+    assert found.shortened is not None
+    assert found.shortened.label == "30 min"
+    assert last is not None
+    assert last.start - found.lanes[1].mark.start > 10  # type: ignore[union-attr]
+    assert drawn(CAUSE, link(1800, 1800)).shortened is None
+
+
+def test_the_names_of_ticks_do_not_run_into_each_other():
+    found = drawn(CAUSE, *(link(k / 10, k / 10) for k in range(1, 12)), link(900, 901))
+    places = [tick.place for tick in found.ticks]
+
+    assert all(b - a >= 20 for a, b in pairwise(places))
+
+
+def test_too_many_stories_are_counted():
+    found = drawn(CAUSE, *(link(k, k, f"did {k}") for k in range(1, 100)))
+
+    assert found.left_out == 100 - len(found.lanes)
+    assert found.lanes[0].kind == "cause"
+
+
+@pytest.mark.parametrize("seconds", [0, 1e-6, 86_400 * 365 * 50])
+def test_marks_stay_in_the_picture(seconds: float):
+    found = drawn(CAUSE, link(None, seconds), link(seconds, None), link(None, None))
+    places = [at for lane in found.lanes if lane.mark for at in (lane.mark.start, lane.mark.end)]
+
+    assert all(0 < place < 100 for place in places)
+
+
+def test_a_phone_is_given_fewer_words():
+    lane = drawn(CAUSE, link(3, 3, "said " * 100)).lanes[1]
+
+    assert len(lane.who) + len(lane.brief) <= 44
+    assert len(lane.brief) < len(lane.what) < 100
+
+
+def test_the_groups_are_those_that_a_verdict_counts():
+    assert {one: group.of for one, group in w.GROUPS.items()} == {
+        wording.one: wording.many for wording in WORDING.values()
+    }
+
+
+@pytest.mark.parametrize("name", examples.EXAMPLES)
+def test_every_example_is_drawn_or_has_too_few_times(name: str):
+    verdict = examples.EXAMPLES[name]
+    timed = [each for each in verdict.chain if each.earliest or each.latest]
+
+    assert (picture(verdict) is not None) == (len(timed) > 1)
