@@ -12,6 +12,7 @@ import click
 from firstfault import config as configuration
 from firstfault.app import checks, journal, service
 from firstfault.app.credentials import store_url
+from firstfault.app.customs import use_customs
 from firstfault.app.links import links_of
 from firstfault.app.rendering import page
 from firstfault.app.workers import StartError
@@ -68,6 +69,7 @@ def job(job_id: str, config_file: Path | None, cluster: str | None, form: str, l
     """Show the stored report of a job."""
     config = _load(config_file)
     try:
+        use_customs(config)
         database = connect(store_url(config))
         try:
             found = listing.current_verdicts(database, job_id, cluster, any_cluster=cluster is None)

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from firstfault.app import credentials
 from firstfault.app.accounting import slurm_of
 from firstfault.app.certificate import tls_of
+from firstfault.app.customs import patterns_of, template_faults
 from firstfault.app.intake import signatures_of
 from firstfault.app.workers import StartError
 from firstfault.config import Config, ConfigError
@@ -58,6 +59,10 @@ def points(config: Config) -> Iterator[Point]:
     yield _point("reports", lambda: _reports(config))
     if config.diagnosis.signatures:
         yield _point("signatures", lambda: _signatures(config))
+    if config.mask.patterns:
+        yield _point("mask", lambda: f"{len(patterns_of(config))} patterns of the site's own")
+    if config.templates.dir:
+        yield _point("templates", lambda: _templates(config))
     yield _point("slurm", lambda: _slurm(config))
     yield _point("slack", lambda: _slack(config))
     yield _point("pages", lambda: _pages(config))
@@ -125,6 +130,12 @@ def _signatures(config: Config) -> str:
         return f"{install(folder)} of the site's own in {folder} are sound"
     except SignatureError as error:
         raise _Wrong(f"diagnosis.signatures: {error}") from error
+
+
+def _templates(config: Config) -> str:
+    if faults := template_faults(config):
+        raise _Wrong("; ".join(faults))
+    return f"those in {config.templates.dir} can be read"
 
 
 def _slurm(config: Config) -> str:

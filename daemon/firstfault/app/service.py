@@ -18,6 +18,7 @@ from firstfault.app.accounting import slurm_of
 from firstfault.app.channels import channels_of
 from firstfault.app.credentials import store_url
 from firstfault.app.crew import Crew
+from firstfault.app.customs import use_customs
 from firstfault.app.intake import note_answer, serving_intake
 from firstfault.app.journal import say
 from firstfault.app.links import links_of
@@ -62,6 +63,7 @@ class Running:
             channels, links = channels_of(new.config), links_of(new.config)
             rules = rules_of(new.config)
             _use_signatures(new.config)
+            use_customs(new.config)
         except (ConfigError, StartError) as error:
             _refuse(str(error))
             return
@@ -183,6 +185,7 @@ def _prepared(config: Config) -> Path:
         ) from error
     if config.diagnosis.signatures:
         _use_signatures(config)
+    use_customs(config)
     return folder
 
 

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
+from firstfault.report.masking import masked
 from firstfault.store.body import verdict_in
 from firstfault.store.database import Database
 from firstfault.store.schema import jobs, verdicts
@@ -27,7 +28,7 @@ def newest_failures(database: Database, limit: int = 100) -> list[j.JobSummary]:
         .limit(limit)
     )
     with database.reading() as connection:
-        return [
+        found = [
             j.JobSummary(
                 cluster=row.cluster or None,
                 job=row.job,
@@ -45,6 +46,7 @@ def newest_failures(database: Database, limit: int = 100) -> list[j.JobSummary]:
             )
             for row in connection.execute(query)
         ]
+    return [masked(each) for each in found]
 
 
 def current_verdicts(
