@@ -19,20 +19,12 @@ import msgspec
 KEY_MAX = 16 << 10
 
 # What a report is found and coloured by: never a secret, whatever a site's pattern matches.
-_KEPT = frozenset(
-    (
-        "schema",
-        "id",
-        "array_task",
-        "cluster",
-        "domain",
-        "confidence",
-        "role",
-        "outcome",
-        "fingerprint",
-        "ranks",
-    )
-)
+# fmt: off
+_KEPT = frozenset((
+    "schema", "id", "job", "array_task", "cluster", "cause", "domain", "confidence", "role",
+    "outcome", "fingerprint", "ranks",
+))
+# fmt: on
 
 T = TypeVar("T")
 
@@ -195,9 +187,13 @@ def masked(value: T) -> T:
             same = all(new is old for new, old in zip(parts, each, strict=True))
             return each if same else tuple(parts)
         if isinstance(each, msgspec.Struct):
-            fields = ((name, getattr(each, name)) for name in each.__struct_fields__)
-            news = {name: within(old) for name, old in fields if name not in _KEPT}
-            changed = {n: new for n, new in news.items() if new is not getattr(each, n)}
+            changed = {}
+            for name in each.__struct_fields__:
+                old = getattr(each, name)
+                if not (name in _KEPT and isinstance(old, str)):
+                    new = within(old)
+                    if new is not old:
+                        changed[name] = new
             return msgspec.structs.replace(each, **changed) if changed else each
         return each
 
