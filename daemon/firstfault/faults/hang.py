@@ -2,9 +2,9 @@
 
 | what its last words tell | what is said |
 |---|---|
-| silent for much longer than it ever paused before | it hung, since then |
-| silent no longer than it paused before, its steps counted on | it still advanced |
-| silent after a word of an end, a checkpoint or an evaluation | how long; not that it hung |
+| silent for much longer than between its last steps, and for a good part of its time | it hung, since then |
+| silent no longer than between its last steps | it still advanced |
+| silent for longer, but a while only, or after a word of an end or a checkpoint | how long; not that it hung |
 | output that was cut off, for it was not flushed | nothing: more was said than was written |
 | no times | nothing |
 
@@ -30,23 +30,27 @@ from firstfault.model.run import Happened, Run, Told
 ENDED = ("slurm.time-limit", "slurm.cancelled", "slurm.preempted")
 
 # So much longer than each pause before is no pause any more, and no silence is shorter than this.
-_FACTOR = 6
+_FACTOR = 10
 _LEAST_S = 30.0
+# So much of the job's time, or so long, nothing but a hang says nothing.
+_SHARE = 0.1
+_LONG_S = 1_800.0
+# Zones differ by half hours.
+_ZONES_S = 1_800.0
 # What clocks of one job may differ by.
 _CLOCKS_S = 2.0
 # Files whose lines bear no time have had at least so many before their pauses are known.
 _MOST_LINES = 20
-_YEAR_S = 366 * 86_400.0
 
 
 class Silence(msgspec.Struct, frozen=True):
     """What a job's last words tell of its end.
 
     ``quiet_s`` is for how long nothing was said before ``ended_at``, ``pause_s`` the longest pause
-    before that, ``told_by`` is "lines" or "files", whose times these are. ``hung`` and
-    ``advancing`` are both False where neither is sure. ``steps`` are those that the last words
-    name, of ``total``; ``behind`` are the last words of those that stand at a lower step than most
-    of the others. ``closing`` is the last line where it speaks of a long work.
+    before that, ``told_by`` is "lines" or "files", whose times these are. ``long`` is True for a
+    silence that was no pause as before, ``hung`` where it was surely no work without a word. ``steps``
+    are those that the last words name, of ``total``; ``behind`` are the last words of those that
+    stand at a lower step than most of the others. ``last`` is the last line.
     """
 
     quiet_s: float
@@ -55,13 +59,13 @@ class Silence(msgspec.Struct, frozen=True):
     told_by: str
     voices: int
     hung: bool
+    long: bool
     advancing: bool
     steps: tuple[int, ...] = ()
     total: int | None = None
     steps_per_s: float | None = None
     behind: tuple[Happened, ...] = ()
-    closing: str | None = None
-    last: Happened | None = None
+    last: str = ""
 
 
 class _Voice(msgspec.Struct, frozen=True):
@@ -82,12 +86,43 @@ def silence(told: Told, run: Run) -> Silence | None:
     if not voices:
         told_by = "files"
         voices = [voice for each, words in said if (voice := _by_file(told, each, words, end))]
-    if not voices or any(each.quiet_s < -_CLOCKS_S for each in voices):
+    elif _has_untimed_work(said):
         return None
-    return _weighed(voices, end, told_by)
+    began = told.facts.started_at if told.facts else None
+    run_s = (end - began).total_seconds() if began is not None else None
+    if not voices or any(_is_another_clocks(each, run_s) for each in voices):
+        return None
+    return _weighed(voices, end, run_s, told_by)
 
 
-def _weighed(voices: Sequence[_Voice], end: dt.datetime, told_by: str) -> Silence:
+# Words without a time, perhaps after those with one.
+def _has_untimed_work(said: Sequence[tuple[Happened, LastWords]]) -> bool:
+    last: dict[str, int] = {}
+    for _, words in said:
+        if words.at is not None:
+            place = words.place
+            last[place.document] = max(last.get(place.document, -1), place.offset)
+    return any(
+        words.at is None
+        and (words.step is not None or words.place.document in last)
+        and words.place.offset > last.get(words.place.document, -1)
+        for _, words in said
+    )
+
+
+# A word after the end or before the start, or whole half hours before the end: as where one clock
+# shows the time of another zone.
+def _is_another_clocks(voice: _Voice, run_s: float | None) -> bool:
+    quiet_s = voice.quiet_s
+    early = run_s is not None and quiet_s > run_s + _CLOCKS_S
+    off_s = abs(quiet_s - _ZONES_S * round(quiet_s / _ZONES_S))
+    zoned = quiet_s > _ZONES_S / 2 and off_s <= _CLOCKS_S + 2 * voice.pause_s
+    return quiet_s < -_CLOCKS_S or early or (zoned and voice.words.at is not None)
+
+
+def _weighed(
+    voices: Sequence[_Voice], end: dt.datetime, run_s: float | None, told_by: str
+) -> Silence:
     last = min(voices, key=lambda each: each.quiet_s)
     quiet_s = max(0.0, last.quiet_s)
     pause_s = max(each.pause_s for each in voices)
@@ -96,22 +131,23 @@ def _weighed(voices: Sequence[_Voice], end: dt.datetime, told_by: str) -> Silenc
     closing = any(each.words.closing for each in voices)
     totals = {each.words.total for each in counted} - {None}
     paces = [each.words.steps_per_s for each in counted if each.words.steps_per_s]
-    behind = _behind(counted, steps)
     long = quiet_s >= max(_LEAST_S, _FACTOR * pause_s)
+    # A checkpoint or an evaluation may take minutes without a word.
+    share_s = _SHARE * run_s if run_s is not None else _LONG_S
     return Silence(
         quiet_s=quiet_s,
         ended_at=end,
         pause_s=pause_s,
         told_by=told_by,
         voices=len(voices),
-        hung=long and not closing,
+        hung=long and quiet_s >= min(_LONG_S, share_s) and not closing,
+        long=long,
         advancing=bool(counted) and quiet_s <= max(_CLOCKS_S, 2 * pause_s),
         steps=steps,
         total=totals.pop() if len(totals) == 1 else None,
         steps_per_s=min(paces, default=None),
-        behind=tuple(each.happened for each in behind),
-        closing=last.words.place.text if closing and long else None,
-        last=last.happened,
+        behind=tuple(each.happened for each in _behind(counted, steps)),
+        last=last.words.place.text,
     )
 
 
@@ -139,8 +175,7 @@ def _end(told: Told, run: Run) -> dt.datetime | None:
 def _by_lines(each: Happened, words: LastWords, end: dt.datetime) -> _Voice | None:
     if words.at is None or words.pause_s is None:
         return None
-    quiet_s = (end - words.at).total_seconds()
-    return _Voice(each, words, quiet_s, words.pause_s) if quiet_s < _YEAR_S else None
+    return _Voice(each, words, (end - words.at).total_seconds(), words.pause_s)
 
 
 # A file that was copied, or written to since, tells nothing; nor does one of which it is not known
@@ -193,7 +228,7 @@ def facts_of(found: Silence, *, zoned: bool) -> tuple[tuple[str, str], ...]:
         "since": f"{since:%Y-%m-%d %H:%M:%S}{' UTC' if zoned else ' (local time)'}",
         "hung": "yes" if found.hung else "",
         "advancing": "yes" if found.advancing else "",
-        "closing": found.closing or "",
+        "silent_after": found.last if found.long and not found.hung else "",
         "behind": ", ".join(filter(None, map(_name, found.behind))),
     }
     if found.steps:

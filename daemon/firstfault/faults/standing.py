@@ -3,7 +3,8 @@
 Stacks are dumped while a job hangs (faulthandler's timer or signal, py-spy). Where the others stand
 in a collective of torch and one stands elsewhere, that one has not arrived. A job at work has such
 moments too: the dumps count only where the job hung by its last words, or where each process stood
-in the same place at its dump before, and where no step was counted after them.
+in the same place at its dump before. A dump after which a step was counted is none
+(`firstfault.readers.output`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from firstfault.faults.processes import proof
-from firstfault.model.event import Frame, LastWords, Stack
+from firstfault.model.event import Frame, Stack
 from firstfault.model.fault import Fault
 from firstfault.model.run import Happened, Process, Run
 from firstfault.model.verdict import LIKELY
@@ -43,8 +44,7 @@ def standing_faults(run: Run, *, hung: bool) -> list[Fault]:
     ``hung`` is whether the job is known to have hung.
     """
     stacks = _stacks(run)
-    still = hung or all(_is_still(each) for each in stacks.values())
-    if len(stacks) < _PAIR or not still or _went_on(run, stacks):
+    if len(stacks) < _PAIR or not (hung or _all_stand(run, stacks)):
         return []
     last = {who: dumps[-1] for who, dumps in stacks.items()}
     waiting = [who for who in last if _waits(last[who])]
@@ -108,19 +108,11 @@ def _frames(each: Happened) -> tuple[Frame, ...]:
     return each.event.frames if isinstance(each.event, Stack) else ()
 
 
-def _is_still(dumps: Sequence[Happened]) -> bool:
-    return len(dumps) > 1 and _frames(dumps[-1]) == _frames(dumps[-2])
-
-
-# Whether a process counted a step after its dump.
-def _went_on(run: Run, stacks: dict[Process, list[Happened]]) -> bool:
-    return any(
-        isinstance(each.event, LastWords)
-        and each.process in stacks
-        and each.event.step is not None
-        and each.event.place.document == stacks[each.process][-1].event.place.document
-        and each.event.place.offset > stacks[each.process][-1].event.place.offset
-        for each in run.happened
+# Whether each process that spoke stood in the same place at two dumps.
+def _all_stand(run: Run, stacks: dict[Process, list[Happened]]) -> bool:
+    heard = {process for process in run.roster if process.lines is not None}
+    return heard <= set(stacks) and all(
+        len(dumps) > 1 and _frames(dumps[-1]) == _frames(dumps[-2]) for dumps in stacks.values()
     )
 
 

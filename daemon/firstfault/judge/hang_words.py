@@ -20,7 +20,7 @@ def ended(fault: Fault, end: str, until: str) -> str:
     facts = dict(fault.facts)
     if "hung" in facts:
         return f"The job hung{_at_step(facts)}: it said nothing for {_quiet(facts)} {until}"
-    return f"The job {end}{f' while it advanced{_at_step(facts)}' if 'advancing' in facts else ''}"
+    return f"The job {end}{f'{_at_step(facts)}, still advancing' if 'advancing' in facts else ''}"
 
 
 def _at_step(facts: dict[str, str]) -> str:
@@ -46,20 +46,16 @@ def notes(roots: Sequence[Fault]) -> Iterable[str]:
             f"before the end; the pauses before that were of {facts['pause_s']} s at most."
         )
         yield "More time would not have helped: a job that hangs goes on hanging."
-    elif "closing" in facts:
+    elif "silent_after" in facts:
         yield (
-            f"Nothing was said for {_quiet(facts)} before the end, after "
-            f"“{facts['closing'][:_LONGEST].strip()}”: it was still at that, or hung in it."
+            f"By {rests}, nothing was said for {_quiet(facts)} before the end, after "
+            f"“{facts['silent_after'][:_LONGEST].strip()}”: the job hung, or was at something that it "
+            "does without a word."
         )
     elif "advancing" in facts:
         yield f"By {rests}, the job advanced to its end: it did not hang."
         if "more_s" in facts:
-            more = duration(int(facts["more_s"]))
-            left = int(facts["total"]) - int(facts["step"])
-            yield (
-                f"At the pace of its last steps, the {left:,} that were left would have taken {more} "
-                "more."
-            )
+            yield _needed(facts)
     if "standing" in facts:
         yield f"By their stacks, all ranks stood in {facts['standing']}: none waited for another."
     if "behind" in facts:
@@ -67,6 +63,20 @@ def notes(roots: Sequence[Fault]) -> Iterable[str]:
             f"By its last words, {facts['behind']} had done one step less than the others: it may be "
             "the one that they waited for."
         )
+
+
+# What the steps that were left would have taken, and how much faster they had to be.
+def _needed(facts: dict[str, str]) -> str:
+    more_s, left = int(facts["more_s"]), int(facts["total"]) - int(facts["step"])
+    said = (
+        f"At the pace of its last steps, the {left:,} that were left would have taken "
+        f"{duration(more_s)} more"
+    )
+    limit_s = int(facts.get("limit_s", "0"))
+    if not limit_s:
+        return f"{said}."
+    factor = (limit_s + more_s) / limit_s
+    return f"{said}: it needed a limit of {duration(limit_s + more_s)}, or {factor:,.1f} times the pace."
 
 
 def _voices(facts: dict[str, str]) -> str:
@@ -77,10 +87,16 @@ def _voices(facts: dict[str, str]) -> str:
 def alternatives(roots: Sequence[Fault]) -> Iterable[Alternative]:
     """Why a job hung that Slurm ended: what is not known is a possibility."""
     if roots and roots[0].cause.startswith("slurm.") and "hung" in dict(roots[0].facts):
+        behind = dict(roots[0].facts).get("behind")
+        tells = (
+            f"only the last step of {behind}, one before the others', tells"
+            if behind
+            else "nothing tells"
+        )
         yield Alternative(
             "process.stuck",
             POSSIBLE,
-            "the job hung, but nothing in the evidence tells which rank was stuck, or in what",
+            f"the job hung, but {tells} which rank was stuck, and nothing in what",
         )
 
 
@@ -89,9 +105,9 @@ def missing_stacks(fault: Fault) -> Missing | None:
     facts = dict(fault.facts)
     if "advancing" in facts:
         return None
-    if "hung" in facts:
+    if "hung" in facts or "silent_after" in facts:
         return Missing(
-            "the stacks of all ranks while the job hung",
+            "the stacks of all ranks while nothing was said",
             "they show which rank did not arrive where the others waited, and what it was doing",
             "In the program: faulthandler.register(signal.SIGUSR1); with sbatch --signal=USR1@120 "
             "Slurm then asks for all stacks 120 s before the limit. While a job hangs: py-spy dump "

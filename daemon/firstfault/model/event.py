@@ -535,11 +535,11 @@ class Stack(msgspec.Struct, frozen=True):
 class LastWords(msgspec.Struct, frozen=True):
     """The last that a speaker said before the job's end; ``place`` is that line.
 
-    ``at`` is the last time that one of its last lines bears, ``pause_s`` the longest between two
-    of them. ``step`` of ``total`` is how far it had come, at ``steps_per_s``. ``closing`` is True
+    ``at`` is the time that it bears, ``pause_s`` the longest pause between the lines before it that
+    count steps. ``step`` of ``total`` is how far it had come, at ``steps_per_s``. ``closing`` is True
     where the line speaks of an end, a checkpoint or another long work, ``cut`` where the last of
     its output was not written. ``written_at`` is when its file was last written, ``lines`` how
-    many it said, of ``line_bytes`` on average.
+    many it said.
     """
 
     place: Place
@@ -553,7 +553,6 @@ class LastWords(msgspec.Struct, frozen=True):
     closing: bool = False
     cut: bool = False
     written_at: dt.datetime | None = None
-    line_bytes: float = 0.0
 
 
 class EndFacts(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ import itertools
 import re
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from firstfault.model.document import Document
 from firstfault.model.event import LastWords
@@ -22,6 +23,8 @@ from firstfault.readers.times import Zone, glog, moment
 # So many of a speaker's last lines are looked at.
 _KEPT = 6
 _SEARCHED = 160
+# So many pauses between lines that count steps tell how long one is.
+_PAUSES = 2
 _STAMP = re.compile(
     r"(?<![\d-])(20\d\d)[-/](\d\d)[-/](\d\d)([T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
     r"(Z|[+-]\d\d:?\d\d)?"
@@ -50,47 +53,59 @@ class LastLines:
         self._lines.append(line)
         self._count += 1
 
-    def flush(self, document: Document, zone: Zone) -> LastWords | None:
-        """What the lines tell, None where there were none; the next ones begin anew."""
+    def flush(self, document: Document, zone: Zone, *, torn: bool) -> LastWords | None:
+        """What the lines tell, None where there were none; the next ones begin anew.
+
+        ``torn`` says that another's word stands in the middle of the document's last line.
+        """
         lines, count = list(self._lines), self._count
         self._lines.clear()
         self._count = 0
-        return _told(lines, count, document, zone) if lines else None
+        return _told(lines, count, document, zone, torn=torn) if lines else None
 
 
-def _told(lines: Sequence[Line], count: int, document: Document, zone: Zone) -> LastWords:
+class _Step(NamedTuple):
+    number: int
+    total: int | None
+    at: dt.datetime | None
+
+
+def _told(
+    lines: Sequence[Line], count: int, document: Document, zone: Zone, *, torn: bool
+) -> LastWords:
     last = lines[-1]
-    times = [(line, at) for line in lines if (at := stamp(line.place.text, zone)) is not None]
-    steps = [(line, came) for line in lines if (came := progress(line.text)) is not None]
-    paces = [later - at for (_, at), (_, later) in itertools.pairwise(times)]
-    step = steps[-1][1] if steps else None
+    steps = [
+        _Step(*counted, stamp(line.place.text, zone))
+        for line in lines
+        if (counted := progress(line.text)) is not None
+    ]
+    times = [step.at for step in steps if step.at is not None]
+    pauses = [(later - at).total_seconds() for at, later in itertools.pairwise(times)]
+    step = steps[-1] if steps else None
+    done = step is not None and step.number == step.total
     return LastWords(
         place=last.place,
         speaker=last.speaker,
-        at=times[-1][1] if times else None,
+        at=stamp(last.place.text, zone),
         lines=count,
-        pause_s=max((pace.total_seconds() for pace in paces), default=None),
-        step=step[0] if step else None,
-        total=step[1] if step else None,
-        steps_per_s=_pace(steps, zone),
-        closing=bool(_CLOSING.search(last.text[:_SEARCHED]))
-        or (step and step[0] == step[1])
-        or False,
-        cut=_is_cut(lines, document),
+        pause_s=max(pauses) if len(pauses) >= _PAUSES and len(times) == len(steps) else None,
+        step=step.number if step else None,
+        total=step.total if step else None,
+        steps_per_s=_pace([each for each in steps if each.at is not None]),
+        closing=done or bool(_CLOSING.search(last.text[:_SEARCHED])),
+        cut=torn or _is_cut(lines, document),
         written_at=document.modified_at,
-        line_bytes=sum(len(line.place.text) + 1 for line in lines) / len(lines),
     )
 
 
 # Steps in a second between the first and the last of the lines that count them.
-def _pace(steps: Sequence[tuple[Line, tuple[int, int | None]]], zone: Zone) -> float | None:
-    if len(steps) < 2:
+def _pace(steps: Sequence[_Step]) -> float | None:
+    if not steps:
         return None
-    (first, (low, _)), (last, (high, _)) = steps[0], steps[-1]
-    began, ended = stamp(first.place.text, zone), stamp(last.place.text, zone)
-    if began is None or ended is None or ended <= began or high <= low:
+    first, last = steps[0], steps[-1]
+    if first.at is None or last.at is None or last.at <= first.at or last.number <= first.number:
         return None
-    return (high - low) / (ended - began).total_seconds()
+    return (last.number - first.number) / (last.at - first.at).total_seconds()
 
 
 # Output that was not flushed ends anywhere: within a line, or where a buffer ended.

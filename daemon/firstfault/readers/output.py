@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 
 import msgspec
 
 from firstfault.model.document import Document
-from firstfault.model.event import AgentSignalled, Cancelled, Event, Sign, StepEnded, Traceback
+from firstfault.model.event import (
+    AgentSignalled,
+    Cancelled,
+    Event,
+    Sign,
+    Stack,
+    StepEnded,
+    Traceback,
+)
 from firstfault.model.line import Line, Speaker
-from firstfault.readers.advance import Advance, Advances, advanced_to
+from firstfault.readers.advance import Advance, Advances, advanced_to, progress
 from firstfault.readers.collectives import collective_state
 from firstfault.readers.elastic import StartReader, agent_event
 from firstfault.readers.fatal import FatalErrorReader
@@ -30,6 +39,10 @@ from firstfault.streams.lines import lines
 _MOST_STRETCHES = 100
 # What tells that the job is being ended: what is said after it is no longer its work.
 _ENDS = (AgentSignalled, Cancelled, StepEnded)
+# Such a word begins its line, but for a label: else another's output was cut off there.
+_OWN_LINE = re.compile(
+    r"\s*(?:\d{1,7}: |\[[\w.-]{1,100}\]:? ?)?(?:srun|slurmstepd|\[?[WIE]\d{4}|WARNING|INFO|\[?\d{4}-)"
+)
 # So many steps of work after a telling line are work.
 _WORK = 3
 
@@ -96,7 +109,8 @@ def read_output(document: Document, zone: Zone) -> Output:
     events: list[Event] = []
     advances = Advances()
     heard: list[Heard] = []
-    over = False
+    over = dumped = False
+    stepped = -1
     for line in lines(document):
         stream = streams.get(line.speaker)
         if stream is None:
@@ -110,12 +124,17 @@ def read_output(document: Document, zone: Zone) -> Output:
         if task is not None and text.startswith("slurmstepd-") and (node := stepd_node(text)):
             task_hosts.add((task, node))
         found = _events(line, stream, zone)
-        dumped = stream.stacks.feed(line)
-        if said and not (found or dumped or stream.tracebacks.inside):
+        stacks = stream.stacks.feed(line)
+        dumped = dumped or stacks
+        if said and not (found or stacks or stream.tracebacks.inside):
             stream.words.feed(line)
+            if dumped and not over and progress(line.text):
+                stepped = line.place.offset
         elif not over and any(isinstance(each, _ENDS) for each in found):
             over = True
-            events += _last_words(streams, document, zone)
+            events += _last_words(
+                streams, document, zone, torn=not _OWN_LINE.match(line.place.text)
+            )
         if not advances.after:
             advances.recent.append(line)
         ended = bool(found or advances.after) and advances.feed(line, found)
@@ -130,7 +149,9 @@ def read_output(document: Document, zone: Zone) -> Output:
         events.extend(stream.fatal.flush())
         events.extend(stream.metrics.flush())
         events.extend(stream.stacks.flush())
-    events += [] if over else _last_words(streams, document, zone)
+    events += [] if over else _last_words(streams, document, zone, torn=False)
+    # What stood still went on, where a step was counted since.
+    events = [e for e in events if not isinstance(e, Stack) or e.place.offset > stepped]
     heard += _heard(streams)
     events = [_with_end(event, streams) for event in events]
     events = [_with_work(event, streams, advances) for event in events]
@@ -138,8 +159,10 @@ def read_output(document: Document, zone: Zone) -> Output:
     return Output(tuple(events), tuple(heard), tuple(sorted(task_hosts)), tuple(advances.found))
 
 
-def _last_words(streams: dict[Speaker, _Stream], document: Document, zone: Zone) -> list[Event]:
-    found = (stream.words.flush(document, zone) for stream in streams.values())
+def _last_words(
+    streams: dict[Speaker, _Stream], document: Document, zone: Zone, *, torn: bool
+) -> list[Event]:
+    found = (stream.words.flush(document, zone, torn=torn) for stream in streams.values())
     return [each for each in found if each is not None]
 
 
