@@ -18,6 +18,7 @@ _COMMANDS = {
     "deliveries": ("firstfault.cli_deliveries", "deliveries"),
     "demo": ("firstfault.demo", "demo"),
     "explain": ("firstfault.cli_explain", "explain"),
+    "incidents": ("firstfault.cli_incidents", "incidents"),
     "job": ("firstfault.cli_daemon", "job"),
     "serve": ("firstfault.cli_daemon", "serve"),
 }

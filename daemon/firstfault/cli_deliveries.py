@@ -58,7 +58,7 @@ def retry(before: Path | None, ids: tuple[str, ...], every: bool, config_file: P
     with _opened(config_file or before) as (config, database):
         if config.shadow:
             raise click.ClickException("shadow = true: nothing is sent.")
-        channels = tuple(channels_of(config))
+        channels = tuple(channels_of(config, database))
         now = dt.datetime.now(dt.UTC)
         count = outbox.retry(database, now, channels, None if every else ids)
     _told(count, len(ids), f"due now, by the daemon, on {', '.join(channels)}")

@@ -33,7 +33,7 @@ from firstfault.intake import spool, watch
 from firstfault.intake.site import install
 from firstfault.signatures import SignatureError, use_site
 from firstfault.slurm import command
-from firstfault.store import deliveries, work
+from firstfault.store import deliveries, messages, work
 from firstfault.store.database import Database, open_store
 
 # Whatever hangs, the daemon ends within this time, and a moment for the listeners.
@@ -60,7 +60,8 @@ class Running:
         nothing changes."""
         try:
             new = reloaded(self.parts.config, read_again())
-            channels, links = channels_of(new.config), links_of(new.config)
+            channels = channels_of(new.config, self.parts.database)
+            links = links_of(new.config)
             rules = rules_of(new.config)
             _use_signatures(new.config)
             use_customs(new.config)
@@ -123,8 +124,8 @@ def run(config: Config, read_again: Callable[[], Config], *, once_idle: bool = F
     """
     systemd = Systemd(os.environ)
     folder = _prepared(config)
-    channels = channels_of(config)
     database = open_store(store_url(config))
+    channels = channels_of(config, database)
     running = Running(
         Parts(
             config,
@@ -210,6 +211,8 @@ def _close_unsent(parts: Parts) -> None:
     if dropped:
         say(logging.WARNING, "deliveries-dropped", count=dropped, reason="channel not configured")
     shadow = workers.kept_back(parts.config, parts.channels)
+    messages.drop(parts.database, parts.channels, others=True)
+    messages.drop(parts.database, shadow, others=False)
     kept_back = deliveries.keep_back(parts.database, shadow)
     if parts.config.shadow:
         say(logging.WARNING, "shadow", channels=",".join(shadow), kept_back=kept_back)

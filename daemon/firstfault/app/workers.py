@@ -17,6 +17,8 @@ import msgspec
 
 from firstfault.app import counters, passes
 from firstfault.app.clock import CHECK_S, SetBack
+from firstfault.app.gathering import Gathering
+from firstfault.app.incidents import Incidents, Reservations
 from firstfault.app.journal import say, trouble
 from firstfault.app.links import Links
 from firstfault.app.retention import Retention
@@ -24,12 +26,14 @@ from firstfault.app.routing import OWN, by_rules
 from firstfault.app.rules import Rules
 from firstfault.app.sender import Sender
 from firstfault.app.settling import READ_EVERY_S, Settling
+from firstfault.app.slack_readers import ADMINS
 from firstfault.app.sweep import Sweeper
 from firstfault.config import Config
 from firstfault.deliver.outcome import Channel
 from firstfault.diagnosis import diagnose
 from firstfault.intake import record, spool
 from firstfault.model.jobs import Incoming
+from firstfault.slurm import settings
 from firstfault.slurm.facts import SlurmFacts
 from firstfault.store import evidence
 from firstfault.store.database import Database
@@ -110,11 +114,21 @@ def table(parts: Parts) -> dict[str, Worker]:
         workers["slurm-settings"] = Worker(settling.once, READ_EVERY_S)
     # A worker for each channel: a receiver that hangs holds up no other.
     silent = kept_back(parts.config, parts.channels)
-    for name, channel in parts.channels.items():
-        if name in silent:
-            continue
+    told = [name for name in parts.channels if name not in silent]
+    for name in told:
+        channel = parts.channels[name]
         sender = Sender(parts.database, name, channel, parts.config.slack.attempts)
         workers[name] = Worker(sender.once)
+        if isinstance(channel, Gathering):
+            workers[f"{name}-refresh"] = Worker(channel.once)
+    incidents = Incidents(parts.database, parts.config, tells=ADMINS in told)
+    workers["incidents"] = Worker(lambda: incidents.once(now()))
+    scontrol = settings.find(slurm.sacct)
+    if _is_asked(parts.config) and parts.config.incidents.reservations_s and scontrol is not None:
+        reservations = Reservations(parts.database, parts.config, scontrol)
+        workers["reservations"] = Worker(
+            partial(_reservations, reservations), parts.config.incidents.reservations_s
+        )
     return workers
 
 
@@ -159,6 +173,7 @@ def _judge(parts: Parts, settling: Settling) -> int:
         for name in parts.channels:
             parts.bells.ring(name)
         parts.bells.ring("ask")
+        parts.bells.ring("incidents")
     return done
 
 
@@ -174,6 +189,11 @@ def _sweep(parts: Parts, sweeper: Sweeper) -> int:
     if sweeper.once(now()):
         parts.bells.ring("judge")
     return 0  # what comes later than this look is for the next
+
+
+def _reservations(reservations: Reservations) -> int:
+    reservations.once(now())
+    return 0  # the next look has its own time
 
 
 def _retain(parts: Parts) -> int:

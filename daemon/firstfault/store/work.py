@@ -17,7 +17,7 @@ from firstfault.model import verdict as v
 from firstfault.model.slurm import JobFacts
 from firstfault.store import incidents
 from firstfault.store.database import JOBS, Database, hold
-from firstfault.store.schema import deliveries, jobs, verdicts
+from firstfault.store.schema import deliveries, jobs, messages, verdicts
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -191,11 +191,12 @@ def store_answers(database: Database, answers: Sequence[Answer], now: dt.datetim
 
 
 def next_due_at(database: Database) -> dt.datetime | None:
-    """When the next job, question or delivery is due; None when nothing is waiting."""
+    """When the next job, question, delivery or message is due; None when nothing is waiting."""
     queries = (
         sa.select(sa.func.min(jobs.c.look_at)),
         sa.select(sa.func.min(jobs.c.ask_at)).where(jobs.c.facts_closed.is_(False)),
         sa.select(sa.func.min(deliveries.c.next_at)),
+        sa.select(sa.func.min(messages.c.next_at)),
     )
     with database.reading() as connection:
         times = [connection.execute(query).scalar() for query in queries]
