@@ -32,7 +32,10 @@ JOURNAL = (
 DMESG = ("dmesg --raw", ("/usr/bin/dmesg", "/bin/dmesg"), ("--raw", "--syslog"))
 MARKER = b"firstfault: clock "
 _HEAD = re.compile(rb"([0-9]+),([0-9]+),([0-9]+),[^;]*;")
-_RAW_DMESG = re.compile(rb"<([0-9]+)>\[ *([0-9]+)\.([0-9]{6})\] ?(.*)")
+# The thread or processor after the time: CONFIG_PRINTK_CALLER.
+_RAW_DMESG = re.compile(
+    rb"<([0-9]{1,4})>\[ *([0-9]{1,12})\.([0-9]{6})\](?:\[ *[TC][0-9]{1,9}\])? ?(.*)"
+)
 
 
 class Line(NamedTuple):
@@ -202,8 +205,58 @@ def _restriction(reason: str) -> str:
     return ""
 
 
-# Made-up sequence numbers depend on the record's time alone, so that two readers agree on them.
-def _numbered(rows: List[Tuple[int, int, bytes]]) -> List[bytes]:
+class JournalRow(NamedTuple):
+    """One line of the kernel's in the journal; ``boot`` is its 32 digits, ``written_at_s`` when
+    journald took it (since 1970); each None where the journal does not tell."""
+
+    prefix: int
+    microseconds: int
+    text: bytes
+    boot: Optional[str]
+    written_at_s: Optional[float]
+
+
+def journal_rows(data: bytes) -> List[JournalRow]:
+    """The lines in ``data``, which ``journalctl -o json`` printed; what is malformed is left out."""
+    rows = []
+    for raw in data.split(b"\n"):
+        try:
+            entry = json.loads(raw.decode("utf-8"))
+            message = entry["MESSAGE"]
+            at = entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry["__MONOTONIC_TIMESTAMP"]
+            text = bytes(message) if isinstance(message, list) else message.encode("utf-8")
+            prefix = int(entry.get("SYSLOG_FACILITY", 0)) * 8 + int(entry.get("PRIORITY", 6))
+            boot, written = entry.get("_BOOT_ID"), entry.get("__REALTIME_TIMESTAMP")
+            rows.append(
+                JournalRow(
+                    prefix,
+                    int(at),
+                    text.replace(b"\n", b"\\x0a"),
+                    boot if re.match(r"[0-9a-f]{32}\Z", boot or "") else None,
+                    None if written is None else int(written) / 1e6,
+                )
+            )
+        except (ValueError, KeyError, AttributeError, TypeError):
+            continue
+    return rows
+
+
+def dmesg_rows(data: bytes) -> List[Tuple[int, int, bytes]]:
+    """Prefix, microseconds and text of the lines in ``data``, as ``dmesg --raw`` prints them."""
+    rows = []
+    for raw in data.split(b"\n"):
+        match = _RAW_DMESG.match(raw)
+        if match is not None:
+            prefix, seconds, fraction, text = match.groups()
+            rows.append((int(prefix), int(seconds) * 1000000 + int(fraction), text))
+    return rows
+
+
+def numbered(rows: List[Tuple[int, int, bytes]]) -> List[bytes]:
+    """Lines in the format of /dev/kmsg of ``rows`` (prefix, microseconds, text).
+
+    Their sequence numbers are made up from the time alone, so that two readers agree on them.
+    """
     result = []
     last = same = 0
     for prefix, microseconds, text in rows:
@@ -215,25 +268,8 @@ def _numbered(rows: List[Tuple[int, int, bytes]]) -> List[bytes]:
 
 
 def _journal_lines(data: bytes) -> List[bytes]:
-    rows = []
-    for raw in data.split(b"\n"):
-        try:
-            entry = json.loads(raw.decode("utf-8"))
-            message = entry["MESSAGE"]
-            at = entry.get("_SOURCE_MONOTONIC_TIMESTAMP") or entry["__MONOTONIC_TIMESTAMP"]
-            text = bytes(message) if isinstance(message, list) else message.encode("utf-8")
-            prefix = int(entry.get("SYSLOG_FACILITY", 0)) * 8 + int(entry.get("PRIORITY", 6))
-            rows.append((prefix, int(at), text.replace(b"\n", b"\\x0a")))
-        except (ValueError, KeyError, AttributeError, TypeError):
-            continue
-    return _numbered(rows)
+    return numbered([(row.prefix, row.microseconds, row.text) for row in journal_rows(data)])
 
 
 def _dmesg_lines(data: bytes) -> List[bytes]:
-    rows = []
-    for raw in data.split(b"\n"):
-        match = _RAW_DMESG.match(raw)
-        if match is not None:
-            prefix, seconds, fraction, text = match.groups()
-            rows.append((int(prefix), int(seconds) * 1000000 + int(fraction), text))
-    return _numbered(rows)
+    return numbered(dmesg_rows(data))

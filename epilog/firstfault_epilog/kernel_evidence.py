@@ -46,22 +46,28 @@ _KINDS = (
     (rb"general protection|potentially unexpected fatal signal|unhandled (?:signal|exc)", 0, 2),
     (rb"NVRM: |SXid|nvidia-nvswitch|nvidia-nvlink|amdgpu|radeon|habanalabs", 0, 2),
     (rb"mce: |Hardware Error|Machine [Cc]heck|EDAC |Memory failure|MCE", 1, 6),
-    (rb"AER: |PCIe Bus Error|pcieport .*error|Uncorrected|uncorrectable", 0, 4),
+    (rb"AER: |DPC: |PCIe Bus Error|pcieport .*error|Uncorrected|uncorrectable", 0, 4),
     (
         rb"blocked for more than|hung_task|soft lockup|hard LOCKUP|NMI watchdog: (?:BUG|Watchdog)",
         0,
         40,
     ),
     (rb"rcu.*(?:stall|starved)|watchdog: BUG", 0, 40),
-    (rb"Kernel panic|BUG: |Oops|kernel BUG at|Unable to handle kernel|WARNING: CPU", 1, 60),
+    (
+        rb"Kernel panic|BUG: |Oops|kernel BUG at|Unable to handle kernel|WARNING: CPU|Internal error: ",
+        1,
+        60,
+    ),
     (rb": [0-9a-f]{4} \[#[0-9]+\]", 1, 60),
     (
-        rb"I/O error|Medium Error|critical (?:medium|target|space) |Buffer I/O|blk_update_request",
+        rb"I/O [Ee]rror|IO errors?|rejecting I/O|Medium Error|critical (?:medium|target|space) |Buffer I/O|blk_update_request",
         0,
         2,
     ),
     (rb"EXT4-fs .*(?:error|warning)|XFS \(.*(?:[Ee]rror|orrupt|hut ?down)|BTRFS.*error", 0, 3),
-    (rb"device-mapper: thin: |allocation error, dev ", 0, 1),
+    (rb"device-mapper: thin: |allocation error, dev |Disk failure on |SQUASHFS error", 0, 1),
+    (rb"JBD2: .*[Ee]rror|Aborting journal on device", 0, 2),
+    (rb"[Kk]eep alive watchdog timeout|Firmware fatal|without any active interface", 0, 1),
     (
         rb"[Rr]emounting filesystem read-only|nvme .*(?:timeout|reset|abort|fail)|ata[0-9.]+: exception",
         0,
@@ -73,7 +79,7 @@ _KINDS = (
 _TALK = (
     (rb"Lustre|LNet|mmfs|GPFS|beegfs|ceph|libceph|CIFS: ", 0, 1),
     (
-        rb"mlx[45]_|infiniband|ib[0-9]: |Link (?:is )?[Dd]own|NETDEV WATCHDOG|link becomes ready",
+        rb"mlx[45]_|infiniband|link status definitely down|ib[0-9]: |Link (?:is )?[Dd]own|NETDEV WATCHDOG|link becomes ready",
         0,
         1,
     ),

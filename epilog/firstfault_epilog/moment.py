@@ -5,7 +5,7 @@ Kernel records are overwritten, a cgroup is removed, a boot ends; logs stay for 
 
 from typing import List, NamedTuple, Optional, Set, Tuple
 
-from firstfault_epilog import cgroup, kernel, kernel_evidence, oom_table
+from firstfault_epilog import cgroup, former_boots, kernel, kernel_evidence, oom_table
 from firstfault_epilog.entries import Entry
 from firstfault_epilog.job import Job, jobs_of
 from firstfault_epilog.record import Clock, Coverage, File, instant
@@ -100,8 +100,6 @@ def _kernel(
         )
     elif settings.kernel_log == kernel.DEVICE:
         coverage[0] = overwritten(log, offset, since) or coverage[0]
-        if job.started_at_s is not None:
-            coverage.extend(rebooted(log, offset, job.started_at_s))
     if selection.dropped:
         detail = f"{selection.dropped} lines that tell of faults had no room"
         coverage.append(Coverage("kernel", log.name, "partial", "size", detail))
@@ -111,7 +109,47 @@ def _kernel(
         # What is older may be of another job's time; it is kept, and tells once the job is known.
         recent_s = job.ended_at_s - ALARM_S
         lines = kernel_evidence.in_window(lines, offset, recent_s, job.ended_at_s)
-    return [file], coverage, kernel_evidence.alarms(lines, jobs_of(entry))
+    alarmed = kernel_evidence.alarms(lines, jobs_of(entry))
+    if offset is None or settings.kernel_log != kernel.DEVICE:
+        return [file], coverage, alarmed
+    row = rebooted(log, offset, _doubtful_since_s(job))
+    if row is None:
+        return [file], coverage, alarmed
+    former, former_alarmed = _former(entry, job, settings, offset)
+    if former:
+        names = ", ".join(each.name for each in former)
+        row = row._replace(detail=f"{row.detail}; what was kept of it: {names}")
+    return [file, *former], [*coverage, row], alarmed or former_alarmed
+
+
+# From when on a boot may have been during the job: where nobody tells the start, in the last hour.
+def _doubtful_since_s(job: Job) -> float:
+    return job.ended_at_s - ALARM_S if job.started_at_s is None else job.started_at_s
+
+
+# The kernel's words of before the boot at ``booted_at_s``, and whether they are an alarm.
+def _former(
+    entry: Entry, job: Job, settings: Settings, booted_at_s: float
+) -> Tuple[List[File], bool]:
+    since = started_at_s(job, settings)
+    present = boot_id(settings)
+    files = []
+    alarmed = False
+    for boot in former_boots.read(since, present, booted_at_s):
+        lines = oom_table.reduced(
+            kernel_evidence.in_window(boot.lines, boot.offset_s, since, job.ended_at_s), job.uid
+        )
+        excerpts = kernel_evidence.select(lines).excerpts
+        size = sum(len(line.data) for line in boot.lines)
+        name = boot.id or f"before {present}"
+        files.append(
+            File(boot.name, "kernel", size, None, None, False, excerpts, False, name, boot.offset_s)
+        )
+        recent = kernel_evidence.in_window(
+            lines, boot.offset_s, _doubtful_since_s(job), job.ended_at_s
+        )
+        alarmed = alarmed or kernel_evidence.alarms(recent, jobs_of(entry))
+    return files, alarmed
 
 
 def overwritten(log: kernel.Log, offset_s: float, started_at_s: float) -> Optional[Coverage]:
@@ -129,13 +167,17 @@ def overwritten(log: kernel.Log, offset_s: float, started_at_s: float) -> Option
     return Coverage("kernel", log.name, "partial", "overwritten", detail, since)
 
 
-def rebooted(log: kernel.Log, offset_s: float, started_at_s: float) -> List[Coverage]:
-    """That the node was booted after the job had started: its log of before is another's.
+def rebooted(log: kernel.Log, offset_s: float, started_at_s: float) -> Optional[Coverage]:
+    """That the node was booted after ``started_at_s``, so that its log of before is another's.
 
-    ``offset_s`` is wall clock minus kernel clock: when the kernel's clock began.
+    ``offset_s`` is wall clock minus kernel clock: when the kernel's clock began. None where it
+    was not.
     """
     if offset_s <= started_at_s + kernel_evidence.BEFORE_S:
-        return []
+        return None
     at = instant(offset_s)
-    detail = f"the node was booted at {at}, after the job had started: what its kernel said before is not in this log"
-    return [Coverage("kernel", log.name, "partial", "rebooted", detail, at)]
+    detail = (
+        f"the node was booted at {at}, after the job had started (where that is known): what its "
+        "kernel said before is not in this log"
+    )
+    return Coverage("kernel", log.name, "partial", "rebooted", detail, at)

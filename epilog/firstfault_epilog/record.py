@@ -32,6 +32,8 @@ class File(NamedTuple):
     """One file that was read; ``modified_at_s`` in seconds since 1970.
 
     ``shared`` is True where its file system is a network's, so that other nodes may see it.
+    ``boot_id`` is of another boot than the record's, for a kernel log; ``kernel_offset_s`` (wall
+    clock minus kernel clock) is then that boot's.
     """
 
     name: str
@@ -42,6 +44,8 @@ class File(NamedTuple):
     complete: bool
     excerpts: Tuple[Excerpt, ...]
     shared: Optional[bool] = None
+    boot_id: Optional[str] = None
+    kernel_offset_s: Optional[float] = None
 
 
 class Coverage(NamedTuple):
@@ -220,7 +224,7 @@ def _environment(raw: Dict[bytes, bytes]) -> Tuple[Dict[str, str], List[Coverage
 
 
 def _file(file: File) -> Dict[str, Any]:
-    return {
+    document: Dict[str, Any] = {
         "name": file.name,
         "what": file.what,
         "size": file.size,
@@ -230,6 +234,9 @@ def _file(file: File) -> Dict[str, Any]:
         "complete": file.complete,
         "excerpts": [_excerpt(excerpt) for excerpt in file.excerpts],
     }
+    if file.boot_id is not None:
+        document.update(boot_id=file.boot_id, kernel_offset_s=file.kernel_offset_s)
+    return document
 
 
 def _excerpt(excerpt: Excerpt) -> Dict[str, Any]:

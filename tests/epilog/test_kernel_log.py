@@ -300,11 +300,12 @@ def test_without_the_right_to_read_the_device_the_reason_is_told(owner: pwd.stru
 def test_a_node_that_was_booted_after_the_job_had_started_says_so() -> None:
     log = kernel.Log(kernel.DEVICE, 30, kernel.parse(b"6,0,0,-;Linux version 6.18\n"), ())
 
-    (row,) = moment.rebooted(log, 1_800_000_100.0, 1_800_000_000.0)
+    row = moment.rebooted(log, 1_800_000_100.0, 1_800_000_000.0)
 
+    assert row is not None
     assert (row.state, row.reason) == ("partial", "rebooted")
     assert row.since == "2027-01-15T08:01:40.000000Z"
-    assert moment.rebooted(log, 1_800_000_000.0, 1_800_000_100.0) == []
+    assert moment.rebooted(log, 1_800_000_000.0, 1_800_000_100.0) is None
 
 
 @needs_kmsg

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.session import TOP
+from tests.epilog import former_boot
 from tests.systemd.machine import Machine
 
 pytestmark = [pytest.mark.slow]
@@ -31,8 +32,10 @@ def node(machine: Machine) -> Machine:
     return machine
 
 
-def end_job(node: Machine, job: str) -> None:
-    """Runs the Epilog as slurmd would at a failed job's end."""
+def end_job(node: Machine, job: str, started_at_s: float | None = None) -> None:
+    """Runs the Epilog as slurmd would at a failed job's end; by default it ran for a minute."""
+    if started_at_s is None:
+        started_at_s = time.time() - 60
     uid = node.run("id", "-u", USER).strip()
     facts = {
         "SLURM_JOB_ID": job,
@@ -43,7 +46,7 @@ def end_job(node: Machine, job: str) -> None:
         "SLURM_JOB_WORK_DIR": f"/home/{USER}",
         "SLURM_NODELIST": "n1",
         "SLURM_JOB_EXIT_CODE": "256",
-        "SLURM_JOB_START_TIME": str(int(time.time()) - 60),
+        "SLURM_JOB_START_TIME": str(int(started_at_s)),
     }
     said = "".join(f"{name}={value}\n" for name, value in facts.items())
     script = "env -i " + " ".join(said.split("\n")) + "/usr/lib/firstfault/firstfault-epilog"
@@ -103,6 +106,37 @@ def test_the_timer_asks_again_for_what_could_not_be_written(node: Machine) -> No
 
     assert record(node, "72")["job"] == "72"
     assert node.shown("firstfault-collector.timer", "ActiveState") == "active"
+
+
+def test_what_the_kernel_said_before_the_boot_is_read_from_journal_and_pstore(
+    node: Machine,
+) -> None:
+    reason = former_boot.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    booted_at_s = time.time() - float(Path("/proc/uptime").read_text().split()[0])
+    began_at_s = booted_at_s - 5000
+    machine_id = node.run("cat", "/etc/machine-id").strip()
+    folder = node.root / "var/log/journal" / machine_id
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [(0.5, "Linux version 6.1"), (4800.25, "BUG: unable to handle page fault")]
+    former_boot.write_journal(
+        folder / f"system@{former_boot.ID}.journal", began_at_s, lines, machine_id=machine_id
+    )
+    node.run("chown", "-R", "root:systemd-journal", "/var/log/journal")
+    node.run("chmod", "0640", f"/var/log/journal/{machine_id}/system@{former_boot.ID}.journal")
+    last = [lines[1], (4800.5, "Kernel panic - not syncing: Fatal exception")]
+    former_boot.write_pstore(node.root / "var/lib/systemd/pstore/1", began_at_s + 4801, [last])
+
+    end_job(node, "73", booted_at_s - 600)
+
+    found = record(node, "73")
+    kernel = [file for file in found["files"] if file.get("boot_id") == former_boot.ID]
+    text = "".join(e["text"] for file in kernel for e in file["excerpts"])
+    assert "page fault" in text and "Kernel panic" in text and "Linux version" not in text
+    assert abs(kernel[0]["kernel_offset_s"] - began_at_s) < 1
+    (row,) = [row for row in found["coverage"] if row["reason"] == "rebooted"]
+    assert "journalctl -k -b" in row["detail"] and "/var/lib/systemd/pstore" in row["detail"]
 
 
 def test_taken_off_it_leaves_scripts_that_do_nothing_and_no_unit(node: Machine) -> None:

@@ -16,6 +16,8 @@ from firstfault.model.document import Clock, Document, Excerpt
 
 SCHEMA_NAME = "firstfault.evidence"
 SCHEMA_MAJOR = 1
+# Of the clock of a boot that is over: by journald's times, or by when a crash was written down.
+FORMER_UNCERTAINTY_S = 2.0
 
 
 class EvidenceError(ValueError):
@@ -39,6 +41,9 @@ class RecordFile(msgspec.Struct, frozen=True):
     """One file as the collector found it; ``inode`` ("device:inode") tells shared files.
 
     ``shared`` is True where it lies on a network file system, None where that is not known.
+    ``boot_id`` is set for the kernel log of another boot than the record's, and
+    ``kernel_offset_s`` (wall clock minus kernel clock, within `FORMER_UNCERTAINTY_S`) is that
+    boot's.
     """
 
     name: str
@@ -49,6 +54,8 @@ class RecordFile(msgspec.Struct, frozen=True):
     shared: bool | None = None
     complete: bool = False
     excerpts: tuple[RecordExcerpt, ...] = ()
+    boot_id: str | None = None
+    kernel_offset_s: float | None = None
 
 
 class RecordClock(msgspec.Struct, frozen=True):
@@ -149,8 +156,8 @@ def documents(record: EvidenceRecord) -> list[Document]:
                 complete=file.complete,
                 size=file.size,
                 modified_at=file.modified_at,
-                clock=clock,
-                boot_id=record.boot_id,
+                clock=clock if file.boot_id is None else _former_clock(file, record),
+                boot_id=file.boot_id or record.boot_id,
             )
         )
     if record.environment:
@@ -168,6 +175,11 @@ def documents(record: EvidenceRecord) -> list[Document]:
             )
         )
     return result
+
+
+def _former_clock(file: RecordFile, record: EvidenceRecord) -> Clock:
+    utc_offset_s = record.clock.utc_offset_s if record.clock is not None else None
+    return Clock(file.kernel_offset_s, FORMER_UNCERTAINTY_S, utc_offset_s)
 
 
 def check(record: EvidenceRecord) -> None:
