@@ -57,7 +57,9 @@ class AppriseChannel:
         self._apprise = apprise.Apprise()
         # Apprise's own time-outs, for connecting and for each read; the URL may set its own.
         limits = f"cto={timeout_s:g}&rto={timeout_s:g}"
-        if not self._apprise.add(f"{url}{'&' if '?' in url else '?'}{limits}"):
+        with _heard():
+            known = self._apprise.add(f"{url}{'&' if '?' in url else '?'}{limits}")
+        if not known:
             raise AppriseError("is no URL that Apprise knows (https://appriseit.com/services)")
 
     def send(self, delivery: Delivery) -> Result:
