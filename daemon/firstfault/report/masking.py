@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-import msgspec
+from firstfault.model.texts import mapped
 
 KEY_MAX = 16 << 10
 
@@ -175,30 +175,7 @@ def use_site(patterns: Sequence[re.Pattern[str]]) -> None:
 
 def masked(value: T) -> T:
     """``value``, a verdict or any frozen value of texts, with the secrets in them masked."""
-    seen: dict[str, str] = {}
-
-    def within(each: Any) -> Any:
-        if isinstance(each, str):
-            if each not in seen:
-                seen[each] = masked_text(each)
-            return seen[each]
-        if isinstance(each, tuple):
-            parts = [within(part) for part in each]
-            same = all(new is old for new, old in zip(parts, each, strict=True))
-            return each if same else tuple(parts)
-        if isinstance(each, msgspec.Struct):
-            changed = {}
-            for name in each.__struct_fields__:
-                old = getattr(each, name)
-                if not (name in _KEPT and isinstance(old, str)):
-                    new = within(old)
-                    if new is not old:
-                        changed[name] = new
-            return msgspec.structs.replace(each, **changed) if changed else each
-        return each
-
-    result: T = within(value)
-    return result
+    return mapped(value, masked_text, _KEPT)
 
 
 def masked_text(text: str) -> str:
