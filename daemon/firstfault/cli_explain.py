@@ -16,6 +16,7 @@ from firstfault.diagnosis import diagnose
 from firstfault.intake.files import Progress, UnreadableInput, gather
 from firstfault.intake.site import install
 from firstfault.model import verdict as v
+from firstfault.model.texts import storable
 from firstfault.report import html, text
 from firstfault.report.masking import masked
 from firstfault.report.wording import visible
@@ -85,7 +86,7 @@ def explain(
         _tell(warning)
     if len(gathered.warnings) > _MOST_WARNINGS:
         _tell(f"{len(gathered.warnings) - _MOST_WARNINGS} more files were left out")
-    verdict = masked(diagnose(gathered.case))
+    verdict = masked(storable(diagnose(gathered.case)))
     _write(_rendered(verdict, form, to_file=output is not None), output)
     sys.exit({"none": NONE, "unknown": UNKNOWN}.get(verdict.cause.id, 0))
 

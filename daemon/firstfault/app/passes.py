@@ -32,6 +32,7 @@ from firstfault.model.jobs import (
     Delivery,
     JobStatus,
 )
+from firstfault.model.texts import storable
 from firstfault.report.masking import masked
 from firstfault.slurm.facts import (
     FactsError,
@@ -273,7 +274,7 @@ def _verdict(database: Database, diagnose: Diagnose, job: JobStatus) -> v.Verdic
         verdict = diagnose(told)
         if notes:
             verdict = msgspec.structs.replace(verdict, notes=(*verdict.notes, *notes))
-        verdict = masked(verdict)
+        verdict = masked(storable(verdict))
     except Exception as error:  # noqa: BLE001 - boundary: the other jobs must be judged
         counters.JUDGING_ERRORS.inc()
         trouble("judging-error", job=job.job)
