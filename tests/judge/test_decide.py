@@ -222,6 +222,7 @@ ROWS: dict[str, tuple[Told, Findings]] = {
     "echo": (told(), Findings((ERROR, fault("rendezvous.connect", rank(2, "c2"))))),
     "no-device": (told(), Findings((fault("gpu.not-visible"),))),
     "device": (told(), Findings((fault("gpu.ecc"),), PEERS)),
+    "connection": (told(), Findings((fault("collective.error"),), PEERS)),
     "device-and-kernel": (
         told(),
         Findings((fault("gpu.ecc", sources=("rank", "agent", "kernel")),), PEERS),

@@ -24,6 +24,9 @@ _FIRST_NAMED = ("memory.", "gpu.", "node.", "slurm.node-fail", "process.", "stor
 # they are one source. That a process sees no card is nobody's echo.
 _ECHOED = ("gpu.", "collective.network", "collective.config", "collective.error")
 _PLAIN = "gpu.not-visible"
+# A rank whose connection broke says these: the peer that broke it may have said nothing.
+_OF_CONNECTIONS = ("collective.error", "collective.network")
+_CARDS = "unhandled cuda error"
 _GENERAL = ("RuntimeError", "Exception", "OSError", "SystemExit")
 _WAITING = (
     "rendezvous.connect",
@@ -227,7 +230,7 @@ def _process(
         who = UNKNOWN if lone.host is None else confidence
     if lone.candidates:
         who = POSSIBLE
-    elif not lone.rank_sure or (lone.process is not None and lone.process.guessed):
+    elif not lone.rank_sure or _is_of_connection(lone) or (lone.process is not None and lone.process.guessed):
         who = weaker(who, LIKELY)
     return Judgement(
         lone.cause,
@@ -237,6 +240,11 @@ def _process(
         tuple(rivals),
         (*effects, *_unlogged(found)),
     )
+
+
+def _is_of_connection(fault: Fault) -> bool:
+    said = fault.cause in _OF_CONNECTIONS
+    return said and not any(_CARDS in each.place.text for each in fault.proofs)
 
 
 # Of ranks that the kernel killed in turn on one host, the first is the initiator. Exceptions have
