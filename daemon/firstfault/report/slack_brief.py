@@ -73,7 +73,7 @@ def incident(told: Incident, *, report_url: str | None, message_id: str) -> Json
     b.checked(report_url)
     state = "over" if told.ended_at is not None else "going on"
     head = f"{w.count(told.jobs, 'job')} failed by {named(told)}"
-    lines = [f"{state}, {w.moment(told.opened_at)} to {w.moment(told.last_at)} UTC"]
+    lines = [f"{state}, {w.moment(told.opened_at)} to {w.moment(told.last_at)}"]
     if told.acknowledged_by is not None:
         lines.append(f"{w.clean(told.acknowledged_by, 60)} takes care of it")
     causes = ", ".join(f"{w.clean(cause, 60)} ({count})" for cause, count in told.causes)
