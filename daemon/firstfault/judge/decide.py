@@ -230,7 +230,11 @@ def _process(
         who = UNKNOWN if lone.host is None else confidence
     if lone.candidates:
         who = POSSIBLE
-    elif not lone.rank_sure or _is_of_connection(lone) or (lone.process is not None and lone.process.guessed):
+    elif (
+        not lone.rank_sure
+        or _is_of_connection(lone)
+        or (lone.process is not None and lone.process.guessed)
+    ):
         who = weaker(who, LIKELY)
     return Judgement(
         lone.cause,
