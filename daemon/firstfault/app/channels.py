@@ -7,7 +7,9 @@ from pathlib import Path
 from firstfault.app import passes, rendering, slack_readers
 from firstfault.app.credentials import bot_token, webhook
 from firstfault.app.links import links_of
+from firstfault.app.outlets import outlets_of
 from firstfault.app.owners import owners_of
+from firstfault.app.rules_file import rules_of
 from firstfault.config import Config
 from firstfault.deliver.files import Files
 from firstfault.deliver.outcome import Channel
@@ -24,6 +26,7 @@ def channels_of(config: Config, database: Database) -> dict[str, Channel]:
     if url:
         payload = rendering.slack_payload(links_of(config))
         channels[SLACK] = Slack(url, config.slack.timeout_s, payload)
+    channels.update(outlets_of(config, rules_of(config)))
     token = bot_token(config)
     if token:
         channels |= slack_readers.readers_of(config, database, token, owners_of(config))
