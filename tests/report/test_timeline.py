@@ -3,9 +3,12 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from firstfault.faults.effects import WORDING
 from firstfault.model import verdict as v
+from firstfault.report import html
 from firstfault.report import wording as w
 from firstfault.report.timeline import NO_TIME, Picture, picture
 from tests.report import verdicts as examples
@@ -150,7 +153,7 @@ def test_marks_stay_in_the_picture(seconds: float):
 def test_a_phone_is_given_fewer_words():
     lane = drawn(CAUSE, link(3, 3, "said " * 100)).lanes[1]
 
-    assert len(lane.who) + len(lane.brief) <= 44
+    assert len(lane.who) + len(lane.brief) <= 40
     assert len(lane.brief) < len(lane.what) < 100
 
 
@@ -166,3 +169,42 @@ def test_every_example_is_drawn_or_has_too_few_times(name: str):
     timed = [each for each in verdict.chain if each.earliest or each.latest]
 
     assert (picture(verdict) is not None) == (len(timed) > 1)
+
+
+def test_the_legend_explains_the_signs_that_are_drawn_and_no_others():
+    many = v.Consequence("ranks that lost a peer", 3, "0-2", None)
+    plain = drawn(link(0, 0, "raised ValueError", "cause"), link(3, 3))
+    rich = drawn(CAUSE, link(3, 4), link(None, 5, "e"), link(6, None, "f"), consequences=(many,))
+
+    assert plain.legend == ()
+    assert [words.split()[1] for words in rich.legend] == ["bar", "dotted", "dotted", "several"]
+
+
+MOMENTS = st.one_of(
+    st.none(), st.floats(-1e9, 1e9), st.sampled_from([0.0, 1e-6, 0.001, 1.0, 1800.0])
+)
+LINKS = st.builds(
+    link,
+    MOMENTS,
+    MOMENTS,
+    st.sampled_from(["lost a peer", "e", ""]),
+    st.sampled_from(["cause", "consequence", "context", "of a newer release"]),
+    st.one_of(st.none(), st.integers(0, 9)),
+    st.sampled_from([None, "n1", "n2", "\u202e<b>"]),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(LINKS, max_size=30))
+def test_whatever_the_events_are_all_of_them_are_drawn_within_the_picture(links: list[v.ChainLink]):
+    verdict = msgspec.structs.replace(examples.CGROUP_OOM, chain=tuple(links))
+    found = picture(verdict)
+    if found is None:
+        return
+    marks = [lane.mark for lane in found.lanes if lane.mark is not None]
+    ticks = [tick.place for tick in found.ticks]
+
+    assert all(0 < place < 100 for mark in marks for place in (mark.start, mark.end))
+    assert all(b - a >= 20 for a, b in pairwise(ticks))
+    assert all(lane.kind in (*w.ROLES, "silent") for lane in found.lanes)
+    assert html.render(verdict)

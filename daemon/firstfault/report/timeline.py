@@ -28,7 +28,7 @@ _MOST_SILENT = 3
 _LONG_SILENCE, _SHORTENED, _LEAST_GAPS = 0.85, 0.4, 3
 _LEAST_BETWEEN_TICKS = 22.0
 # SVG breaks no lines: so many letters fit beside a track's name.
-_WIDE, _NARROW = 92, 42
+_WIDE, _NARROW = 92, 38
 _LANE_TOP, _LANE_HEIGHT = 46, 44
 
 
@@ -67,7 +67,8 @@ class Tick(msgspec.Struct, frozen=True):
 
 class Picture(msgspec.Struct, frozen=True):
     """All that is drawn. ``shortened`` is the middle of a silence that is drawn shorter, with its
-    length, ``first`` the place of the first fault, ``summary`` the picture in a sentence."""
+    length, ``first`` the place of the first fault, ``summary`` the picture in a sentence,
+    ``legend`` what its signs mean."""
 
     lanes: tuple[Lane, ...]
     left_out: int
@@ -78,6 +79,7 @@ class Picture(msgspec.Struct, frozen=True):
     right: float
     height: int
     summary: str
+    legend: tuple[str, ...]
 
 
 def picture(verdict: v.Verdict, most: int = _MOST_LANES) -> Picture | None:
@@ -113,6 +115,7 @@ def picture(verdict: v.Verdict, most: int = _MOST_LANES) -> Picture | None:
         right=right,
         height=_top(len(lanes)) + 4,
         summary=_summary(shown, zero, scale),
+        legend=_legend(shown, lanes),
     )
 
 
@@ -134,6 +137,7 @@ class _Story(msgspec.Struct, frozen=True):
     what: str
     kind: str
     span: tuple[dt.datetime | None, dt.datetime | None] | None
+    of_many: bool = False
 
 
 # Those that have a time before those that have none.
@@ -175,12 +179,14 @@ def _other(link: v.ChainLink, groups: dict[str, v.Consequence]) -> _Story:
     kind = link.role if link.role in w.ROLES else "context"
     who = w.place(link.rank, link.host) or ""
     what = w.clean(link.what, 200)
+    several = False
     many = w.GROUPS.get(link.what)
     group = groups.get(many.of) if many else None
     if many is not None and group is not None and group.count > 1:
+        several = True
         who = _several(group.count, group.ranks) if group.ranks else w.number(group.count)
         what = many.did if group.ranks else w.clean(group.what, 200)
-    return _Story(who, what, kind, _span(link))
+    return _Story(who, what, kind, _span(link), several)
 
 
 def _several(count: int, ranks: str | None) -> str:
@@ -277,6 +283,20 @@ def _anchor(place: float) -> str:
 
 def _rounded(place: float) -> float:
     return round(place, 2)
+
+
+def _legend(shown: Sequence[_Story], lanes: Sequence[Lane]) -> tuple[str, ...]:
+    marks = [lane.mark for lane in lanes if lane.mark is not None]
+    said = []
+    if any(mark.end > mark.start and not mark.reach for mark in marks):
+        said.append("A bar is a moment that is not known more closely.")
+    if any(mark.reach == "before" for mark in marks):
+        said.append("A dotted line ends at the latest moment that is possible.")
+    if any(mark.reach == "after" for mark in marks):
+        said.append("A dotted line begins at the earliest moment that is possible.")
+    if any(story.of_many and story.span is not None for story in shown):
+        said.append("Of several the first is drawn.")
+    return tuple(said)
 
 
 def _summary(shown: Sequence[_Story], zero: dt.datetime | None, scale: _Scale) -> str:
