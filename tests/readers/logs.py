@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from firstfault.model.document import Clock, Document, Excerpt
-from firstfault.model.event import Event
+from firstfault.model.event import Event, LastWords
 from firstfault.model.line import Line, Place, Speaker
 from firstfault.readers.output import read_output
 from firstfault.readers.times import Zone, zone
@@ -42,6 +42,7 @@ def line(text: str, speaker: Speaker | None = None, *, hooked: bool = False) -> 
 
 
 def events(text: str | bytes, name: str = "slurm.out") -> tuple[Event, ...]:
-    """All events in a file of output."""
+    """All events in a file of output, but for the last words, which every output has."""
     found = document(text, name)
-    return read_output(found, zone(found)).events
+    told = read_output(found, zone(found)).events
+    return tuple(event for event in told if not isinstance(event, LastWords))

@@ -166,7 +166,7 @@ def _end(told: Told, run: Run) -> dt.datetime | None:
         for each in run.happened
         if isinstance(each.event, Cancelled | AgentSignalled) and each.event.at is not None
     ]
-    ends = [span.latest for span in spans if span.latest is not None]
+    ends = [at for span in spans if (at := span.earliest or span.latest) is not None]
     if ends:
         return min(ends)
     return told.facts.ended_at if told.facts else None

@@ -45,7 +45,8 @@ def notes(roots: Sequence[Fault]) -> Iterable[str]:
             f"By {rests}, the last word of {_voices(facts)} is of {facts['since']}, {_quiet(facts)} "
             f"before the end; the pauses before that were of {facts['pause_s']} s at most."
         )
-        yield "More time would not have helped: a job that hangs goes on hanging."
+        if roots[0].cause == "slurm.time-limit":
+            yield "More time would not have helped: a job that hangs goes on hanging."
     elif "silent_after" in facts:
         yield (
             f"By {rests}, nothing was said for {_quiet(facts)} before the end, after "

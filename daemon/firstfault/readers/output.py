@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 
@@ -39,10 +40,8 @@ from firstfault.streams.lines import lines
 _MOST_STRETCHES = 100
 # What tells that the job is being ended: what is said after it is no longer its work.
 _ENDS = (AgentSignalled, Cancelled, StepEnded)
-# Such a word begins its line, but for a label: else another's output was cut off there.
-_OWN_LINE = re.compile(
-    r"\s*(?:\d{1,7}: |\[[\w.-]{1,100}\]:? ?)?(?:srun|slurmstepd|\[?[WIE]\d{4}|WARNING|INFO|\[?\d{4}-)"
-)
+# Slurm's word begins its line, but for a label or a time: else another's output was cut off there.
+_OWN_LINE = re.compile(r"(?:20\d\d-\S{5,40} )?\s*(?:\d{1,7}: )?(?:srun|slurmstepd)")
 # So many steps of work after a telling line are work.
 _WORK = 3
 
@@ -126,7 +125,7 @@ def read_output(document: Document, zone: Zone) -> Output:
         found = _events(line, stream, zone)
         stacks = stream.stacks.feed(line)
         dumped = dumped or stacks
-        if said and not (found or stacks or stream.tracebacks.inside):
+        if said and not (stacks or stream.tracebacks.inside or any(map(_is_telling, found))):
             stream.words.feed(line)
             if dumped and not over and progress(line.text):
                 stepped = line.place.offset
@@ -157,6 +156,15 @@ def read_output(document: Document, zone: Zone) -> Output:
     events = [_with_work(event, streams, advances) for event in events]
     events.sort(key=lambda event: (event.place.offset, type(event).__name__))
     return Output(tuple(events), tuple(heard), tuple(sorted(task_hosts)), tuple(advances.found))
+
+
+def _is_telling(event: Event) -> bool:
+    return not (isinstance(event, Sign) and event.means == "finished")
+
+
+def _is_torn(found: Sequence[Event]) -> bool:
+    slurms = (each for each in found if isinstance(each, Cancelled | StepEnded))
+    return any(not _OWN_LINE.match(each.place.text) for each in slurms)
 
 
 def _last_words(

@@ -30,6 +30,7 @@ _SPY_FRAME = re.compile(
 )
 _SPY_NATIVE = re.compile(r"\s{1,12}\S.{0,199} \([^()]{0,4096}\)$")
 _RANK = re.compile(r"(?i)\brank[_.-]?(\d{1,7})(?!\d)")
+_NO_FRAMES = ("<no Python frame>", "  ...", "<truncated rest of calls>")
 _MAIN = "MainThread"
 _MOST_FRAMES = 200
 # So many dumps of one stream are kept, the last ones: a program may dump its stacks each minute.
@@ -91,7 +92,7 @@ class StackReader:
                 frame = Frame(found["file"], int(found["line"]), found["name"].strip())
                 self._frames.append(frame)
             return True
-        if not text or (self._spy and _SPY_NATIVE.match(text)):
+        if not text or text.endswith(_NO_FRAMES) or (self._spy and _SPY_NATIVE.match(text)):
             return True
         self._close()
         return False
