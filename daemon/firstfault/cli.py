@@ -20,6 +20,7 @@ _COMMANDS = {
     "explain": ("firstfault.cli_explain", "explain"),
     "incidents": ("firstfault.cli_incidents", "incidents"),
     "job": ("firstfault.cli_daemon", "job"),
+    "rules": ("firstfault.cli_rules", "rules"),
     "serve": ("firstfault.cli_daemon", "serve"),
 }
 

@@ -22,6 +22,7 @@ from firstfault.deliver.admin_comment import AdminComment
 from firstfault.deliver.apprise_channel import AppriseChannel, AppriseError, Note
 from firstfault.deliver.mail import Mail, Server
 from firstfault.deliver.outcome import Channel
+from firstfault.deliver.owners import OwnerError
 from firstfault.deliver.webhook import Webhook
 from firstfault.model import verdict as v
 from firstfault.model.jobs import Delivery
@@ -58,7 +59,10 @@ def _mail(config: Config, rules: Rules, links: Links) -> Iterator[tuple[str, Cha
     letter, owners = letters(links), owners_of(config)
 
     def owner(delivery: Delivery) -> tuple[str, ...]:
-        address = owners.address(delivery.current.verdict.job.user)
+        user = delivery.current.verdict.job.user
+        if user is None:
+            raise OwnerError("Slurm has not said yet whose job it is")
+        address = owners.address(user)
         return () if address is None else (address,)
 
     if config.mail.owners:

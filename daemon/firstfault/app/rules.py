@@ -129,6 +129,16 @@ def held_until(rule: Rule, zone: ZoneInfo, now: dt.datetime) -> dt.datetime | No
     return at if at > now else None
 
 
+def idle_patterns(rules: Rules, channels: Collection[str]) -> list[tuple[str, str]]:
+    """What rules send to that none of ``channels`` fits: the rule's name and the pattern."""
+    return [
+        (rule.name, pattern)
+        for rule in rules.rule
+        for pattern in rule.send
+        if channels and not any(fnmatchcase(name, pattern) for name in channels)
+    ]
+
+
 def times(quiet: str) -> tuple[dt.time, dt.time]:
     """The begin and end of "22:00-07:00". Raises ValueError for another text."""
     begin, _, end = quiet.partition("-")
