@@ -4,6 +4,7 @@
 |---|---|---|
 | the card fell off the bus, or has an uncorrectable error | a CUDA error, or NCCL's of one | the card's, sure |
 | a row could not be remapped, or a link, the system processor or another part failed | the same | the card's, likely |
+| any of these | that its watchdog is stuck | the card's, likely |
 | a fault of a program's own kernel (Xid 13, 31) | the same fault | a second source, likely |
 
 A line counts for a rank that failed within minutes after it: nodes are shared, and jobs run for
@@ -36,6 +37,8 @@ _SURE = frozenset({"kernel.gpu-bus-lost", "kernel.gpu-ecc", "kernel.amdgpu-uncor
 _LASTING = frozenset({"gpu.bus-lost"})
 # A program's own assertion, its own settings.
 _OWN = ("gpu.device-assert", "gpu.not-visible")
+# A watchdog that a call of the driver holds up: it tells of no error.
+_STUCK = "process.stuck"
 # NCCL's watchdog waits 10 minutes for a rank whose card is gone.
 _NEAR = dt.timedelta(minutes=20)
 _FACTS = ("gpu", "switch", "xid", "sxid")
@@ -78,7 +81,7 @@ def _is_cards(fault: Fault) -> bool:
     if fault.cause == "collective.error":
         words = " ".join(proof.place.text for proof in fault.proofs)
         return "unhandled cuda error" in words or "ncclUnhandledCudaError" in words
-    return fault.cause.startswith("gpu.") and fault.cause not in _OWN
+    return fault.cause == _STUCK or (fault.cause.startswith("gpu.") and fault.cause not in _OWN)
 
 
 # The lines of the card's failure that explains most, of those that a rank may have failed of.
@@ -100,9 +103,9 @@ def _is_near(event: KernelSign, fault: Fault) -> bool:
 def _explained(fault: Fault, told: Sequence[KernelSign], pids: set[int], *, alone: bool) -> Fault:
     first = told[0]
     ours = fault.cause == first.means or first.pid is None or first.pid in pids
-    sure = (
-        first.signature in _SURE and _is_near(first, fault) and ours and not first.quoted
-    ) and fault.sure
+    sure = (first.signature in _SURE and _is_near(first, fault) and ours and not first.quoted) and (
+        fault.sure and fault.cause != _STUCK
+    )
     facts = {name: value for name, value in fault.facts if name != "signal"}
     facts |= {name: value for name, value in first.facts if name in _FACTS}
     facts["sign"] = first.signature

@@ -81,6 +81,23 @@ ASSERTION = (
     "thread: [{},0,0] Assertion `srcIndex < srcSelectDimSize` failed."
 )
 PID2 = 6201
+STUCK = (
+    "[rank2]:[F1130 10:00:04.200000000 ProcessGroupNCCL.cpp:1557] [PG ID 0 PG GUID 0(default_pg) Rank 2] "
+    "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued "
+    "collectives. This typically indicates a NCCL/CUDA API (e.g., CudaEventDestroy) hang blocking the watchdog"
+)
+ROCM = (
+    "Memory access fault by GPU node-3 (Agent handle: 0x55b017570000) on address 0x7fcd4a000000. "
+    "Reason: Page not present or supervisor privilege."
+)
+DEAD_WATCHDOG = (
+    "[rank2]:[E1130 10:00:04.200000000 ProcessGroupNCCL.cpp:1595] [PG ID 0 PG GUID 0(default_pg) Rank 2] "
+    "Process group watchdog thread terminated with exception: CUDA error: {}"
+)
+EVICTED = (
+    "LustreError: 167-0: work-MDT0000-mdc-ffff8f1234560000: This client was evicted by work-MDT0000; in "
+    "progress operations using this service will fail."
+)
 
 
 def watchdog(rank: int, done: int = 40) -> tuple[str, ...]:
@@ -143,6 +160,10 @@ CARDS = (
            "python.exception", PLAIN, "confirmed", kernel=kernel(SWITCH_NEWS), near=("gpu.nvlink",)),
     rank_2("fabric-gsp", "the card's system processor does not answer", "gpu.gsp",
            CUDA.format("unknown error"), kernel=kernel(GSP)),
+    Made("fabric-gsp-stuck", "the card's system processor does not answer, and the rank's watchdog is stuck",
+         "gpu.gsp", 2, "n2", codes=dict.fromkeys(range(4), -6),
+         words={2: [STUCK], **{n: watchdog(n) for n in (0, 1, 3)}}, kernel=kernel(GSP, before_s=500),
+         near=("process.stuck",)),
     rank_2("fabric-gsp-elsewhere", "the same on a host whose ranks only lost a peer",
            "python.exception", PLAIN, None, kernel=kernel(GSP, host="n1", pid=777, before_s=1),
            near=("gpu.gsp",)),
@@ -155,6 +176,16 @@ CARDS = (
     rank_2("fabric-illegal-access", "the program's own kernel reads where it may not",
            "gpu.illegal-access", CUDA.format("an illegal memory access was encountered"),
            kernel=kernel(MMU, DYING)),
+    rank_2("fabric-rocm", "ROCm's own word of an illegal access, and SIGABRT", "gpu.illegal-access", "",
+           words={2: [ROCM]}, codes={2: -6}),
+    rank_2("fabric-watchdog-ecc", "a watchdog ends the process for a CUDA error, which the card's memory caused",
+           "gpu.ecc", "", "confirmed", words={2: [DEAD_WATCHDOG.format("unspecified launch failure")]},
+           codes={2: -6}, kernel=kernel(ECC, DYING), near=("gpu.kernel-fault", "process.abort")),
+    rank_2("fabric-watchdog-illegal", "the same for an illegal access: NCCL has nothing to do with it",
+           "gpu.illegal-access", "", words={2: [DEAD_WATCHDOG.format("an illegal memory access was encountered")]},
+           codes={2: -6}, near=("collective.error", "process.abort")),
+    rank_2("fabric-ecc-of-others", "an uncorrectable error in a process of another job", "python.exception",
+           PLAIN, "confirmed", kernel=kernel(ECC, pid=9999), near=("gpu.ecc",)),
     rank_2("fabric-illegal-then-ecc", "the card's memory is broken: the illegal access is what comes of it",
            "gpu.ecc", CUDA.format("an illegal memory access was encountered"),
            kernel=kernel(ECC, MMU), near=("gpu.illegal-access",)),
@@ -230,6 +261,9 @@ NODES = (
              "lost; in progress operations using this service will wait for recovery to complete",
              "INFO: task python3:6202 blocked for more than 120 seconds.", "Call Trace:",
              " __schedule+0x21b/0x550", " cl_sync_io_wait+0x1c1/0x3a0 [obdclass]", before_s=400)),
+    rank_2("fabric-evicted", "Lustre evicts the node, and the rank's write fails", "storage.io-error",
+           "OSError: [Errno 108] Cannot send after transport endpoint shutdown: '/lustre/run7/x'", "confirmed",
+           kernel=kernel(EVICTED)),
     rank_2("fabric-disk", "a disk of the node fails, and the rank that read it says so", "storage.io-error",
            "OSError: [Errno 5] Input/output error: '/local/cache/shard-0031.bin'", "confirmed",
            kernel=kernel("nvme1n1: I/O Cmd(0x2) @ LBA 1953525160, 8 blocks, I/O Error (sct 0x2 / sc 0x81) MORE DNR",
