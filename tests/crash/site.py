@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from firstfault.model import jobs as j
 from firstfault.store import work
 from firstfault.store.database import connect
-from firstfault.store.schema import deliveries, jobs, verdicts
+from firstfault.store.schema import deliveries, jobs, messages, verdicts
 from tests.app.processes import Daemon, configure
 from tests.crash import stream
 from tests.crash.daemons import Forked
@@ -92,7 +92,11 @@ class Site:
         """What a killed worker had claimed is free after its lease: here, at once."""
         with closing(connect(self.store_url)) as database, database.writing() as connection:
             connection.execute(jobs.update().values(lease_until=None))
-            for table, column in ((jobs, "ask_at"), (deliveries, "next_at")):
+            for table, column in (
+                (jobs, "ask_at"),
+                (deliveries, "next_at"),
+                (messages, "next_at"),
+            ):
                 known = table.c[column]
                 connection.execute(
                     table.update().where(known.is_not(None)).values({column: LONG_AGO})

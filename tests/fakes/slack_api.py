@@ -12,10 +12,11 @@ calls of a method.
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -45,7 +46,8 @@ class SlackApi:
     """Listens on 127.0.0.1 while the context is entered; ``url`` is where the methods are.
 
     ``users`` are the workspace's, by mail address; the bot is in ``channels``. ``page`` is the
-    most that one page of a history holds.
+    most that one page of a history holds. ``answered`` is called with each method when its caller
+    has the whole answer.
     """
 
     TOKEN = "xoxb-a-secret-of-the-tests"
@@ -53,6 +55,7 @@ class SlackApi:
     def __init__(
         self, users: Mapping[str, str], channels: Iterable[str] = ("C1",), page: int = _PAGE
     ) -> None:
+        self.answered: Callable[[str], None] = lambda method: None
         self.calls: Counter[str] = Counter()
         self.refused: list[tuple[str, str]] = []
         self._users = users
@@ -110,7 +113,7 @@ class SlackApi:
         return self.messages
 
     def __enter__(self) -> SlackApi:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
@@ -253,12 +256,23 @@ def _arguments(method: str, headers: Mapping[str, str], body: bytes) -> dict[str
     raise Invalid("invalid_arg_name", f"{method} with {kind}")
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Says nothing of a caller that was killed, or gave up."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
 def _handler(slack: SlackApi) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            length = int(self.headers.get("Content-Length") or 0)
+            body = self.rfile.read(length)
+            if len(body) < length:
+                self.close_connection = True  # its sender died in the middle
+                return
             answer = slack.take(self.path, dict(self.headers.items()), body)
             if answer.status is None:
                 self.close_connection = True
@@ -273,6 +287,7 @@ def _handler(slack: SlackApi) -> type[BaseHTTPRequestHandler]:
             with suppress(OSError):
                 self.end_headers()
                 self.wfile.write(data)
+            slack.answered(self.path.rpartition("/")[2])
 
         def log_message(self, *args: object) -> None:
             pass
