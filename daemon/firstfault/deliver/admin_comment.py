@@ -3,7 +3,7 @@
 ``scontrol update`` refuses a job that has ended ("Job has already finished"); in the accounting
 AdminComment is one of the fields that may be modified then (sacctmgr(1), SPECIFICATIONS FOR JOB),
 by an administrator. ``sacctmgr -i modify job`` changes the last of the incarnations of a requeued
-job. What somebody else has written stays; a comment of firstfault's own is brought up to date.
+job, and writes the value in lower case (seen with 22.05). What somebody else has written stays; a comment of firstfault's own is brought up to date.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class AdminComment:
         if comment and not comment.startswith(OURS):
             return Needless("the job has another AdminComment, which stays")
         wanted = line(current.verdict)
-        if comment == wanted:
+        if comment.lower() == wanted.lower():
             return Sent()
         where = [f"cluster={current.cluster}"] if current.cluster else []
         change = ["modify", "job", "where", f"jobid={current.job}", *where]
