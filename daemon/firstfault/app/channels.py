@@ -17,6 +17,8 @@ from firstfault.deliver.slack import Slack
 from firstfault.store.database import Database
 
 SLACK = "slack"
+# What Slack's channels may be called, whether they are on or not.
+SLACKS = (SLACK, slack_readers.OWNERS, slack_readers.ADMINS)
 
 
 def channels_of(config: Config, database: Database) -> dict[str, Channel]:

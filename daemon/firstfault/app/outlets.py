@@ -45,7 +45,7 @@ def outlets_of(config: Config, rules: Rules) -> Iterator[tuple[str, Channel]]:
     url, key = webhook_target(config)
     if url:
         yield WEBHOOK, Webhook(url, key, config.webhook.timeout_s, body_of(config, links))
-    yield from _apprise(config, links)
+    yield from apprise_of(config, links)
     if config.admin_comment.enabled:
         yield ADMIN_COMMENT, admin_comment(config)
 
@@ -154,7 +154,8 @@ def admin_comment(config: Config) -> AdminComment:
     return AdminComment(Path(path), asked, run)
 
 
-def _apprise(config: Config, links: Links) -> Iterator[tuple[str, Channel]]:
+def apprise_of(config: Config, links: Links) -> Iterator[tuple[str, Channel]]:
+    """Apprise's services, by channel. Raises `ConfigError`."""
     make_letter = letters(links)
 
     def note(delivery: Delivery) -> Note:

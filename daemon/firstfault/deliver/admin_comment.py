@@ -3,7 +3,8 @@
 ``scontrol update`` refuses a job that has ended ("Job has already finished"); in the accounting
 AdminComment is one of the fields that may be modified then (sacctmgr(1), SPECIFICATIONS FOR JOB),
 by an administrator. ``sacctmgr -i modify job`` changes the last of the incarnations of a requeued
-job, and writes the value in lower case (seen with 22.05). What somebody else has written stays; a comment of firstfault's own is brought up to date.
+job, and writes the value in lower case (seen with 22.05). What somebody else has written stays; a
+comment of firstfault's own is brought up to date.
 """
 
 from __future__ import annotations

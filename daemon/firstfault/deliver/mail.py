@@ -11,7 +11,7 @@ import datetime as dt
 import hashlib
 import smtplib
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from email import policy
 from email.message import EmailMessage
 from email.utils import format_datetime
@@ -135,10 +135,23 @@ def _thread(delivery: Delivery) -> str:
     return hashlib.sha256(f"{current.cluster}\n{same}".encode("utf-8", "replace")).hexdigest()[:24]
 
 
+def tried(server: Server) -> Result:
+    """Whether the server can be reached, and lets this account in; nothing is sent."""
+    return _done(server, lambda smtp: {})
+
+
 def _posted(server: Server, sender: str, receivers: tuple[str, ...], content: bytes) -> Result:
+    return _done(server, lambda smtp: smtp.sendmail(sender, receivers, content), receivers)
+
+
+def _done(
+    server: Server,
+    work: Callable[[smtplib.SMTP], Mapping[str, tuple[int, bytes]]],
+    receivers: tuple[str, ...] = (),
+) -> Result:
     try:
         with _connected(server) as smtp:
-            refused = smtp.sendmail(sender, receivers, content)
+            refused = work(smtp)
     except smtplib.SMTPRecipientsRefused as error:
         return _not_taken(server, error.recipients, ())
     except smtplib.SMTPResponseException as error:
@@ -178,7 +191,7 @@ def _connected(server: Server) -> smtplib.SMTP:
 
 
 def _not_taken(
-    server: Server, refused: dict[str, tuple[int, bytes]], taken: tuple[str, ...]
+    server: Server, refused: Mapping[str, tuple[int, bytes]], taken: tuple[str, ...]
 ) -> Failed:
     said = "; ".join(f"{to}: {code} {_text(why)}" for to, (code, why) in sorted(refused.items()))
     others = f" ({', '.join(taken)} have it)" if taken else ""
