@@ -7,6 +7,8 @@ import fnmatch
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from firstfault.app import gathering, rendering
 from firstfault.app.gathering import Said
 from firstfault.app.links import Links, links_of
@@ -18,6 +20,7 @@ from firstfault.deliver.owners import OwnerError, Owners
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
 from firstfault.report import slack_brief
+from firstfault.report.masking import masked
 from firstfault.store import common_causes, messages
 from firstfault.store.database import Database
 from firstfault.store.incidents import signs_of
@@ -67,7 +70,7 @@ class ToOwners:
 
     def say(self, message: Message) -> Said | None:
         """The report in a glance, or, of an incident, a line."""
-        told = messages.told(self._database, message.key, _NAMES)
+        told = _told(self._database, message)
         if told.shown is None or told.job_key is None:
             return None
         verdict, url = told.shown.verdict, self._links.of(told.shown)
@@ -139,7 +142,7 @@ class ToAdmins:
                 ),
                 None,
             )
-        told = messages.told(self._database, message.key, _NAMES)
+        told = _told(self._database, message)
         if told.shown is None:
             return None
         # Who may see all reports needs no signed link, and who may not gets none here.
@@ -167,6 +170,16 @@ class ToAdmins:
         return None
 
 
+def readers(config: Config) -> tuple[str, ...]:
+    """The channels that the bot has, where it has a token."""
+    owners = config.owners
+    has_addresses = bool(owners.template or owners.file or owners.command)
+    return (
+        *((OWNERS,) if config.slack.owners and has_addresses else ()),
+        *((ADMINS,) if config.slack.admins else ()),
+    )
+
+
 def readers_of(
     config: Config, database: Database, token: str, owners: Owners
 ) -> dict[str, gathering.Gathering]:
@@ -175,16 +188,26 @@ def readers_of(
     settings = config.slack
     bot = Bot(token, settings.timeout_s, settings.api_url)
     pace = Pace(dt.timedelta(seconds=settings.gather_s), _PAUSE, settings.per_hour)
-    readers: dict[str, gathering.Reader] = {}
-    if settings.owners and (config.owners.template or config.owners.file or config.owners.command):
-        readers[OWNERS] = ToOwners(database, bot, owners, links, settings.attach)
-    if settings.admins:
-        readers[ADMINS] = ToAdmins(database, settings, links, _now)
+    told = readers(config)
+    made: dict[str, gathering.Reader] = {}
+    if OWNERS in told:
+        made[OWNERS] = ToOwners(database, bot, owners, links, settings.attach)
+    if ADMINS in told:
+        made[ADMINS] = ToAdmins(database, settings, links, _now)
     seconds = 2 * settings.timeout_s
     return {
         name: gathering.Gathering(database, name, bot, reader, pace, seconds, _now)
-        for name, reader in readers.items()
+        for name, reader in made.items()
     }
+
+
+def _told(database: Database, message: Message) -> Told:
+    told = messages.told(database, message.key, _NAMES)
+    if told.shown is None:
+        return told
+    # As the site's patterns are today.
+    verdict = masked(told.shown.verdict)
+    return msgspec.structs.replace(told, shown=msgspec.structs.replace(told.shown, verdict=verdict))
 
 
 def _now() -> dt.datetime:
