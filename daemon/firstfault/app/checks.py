@@ -14,13 +14,14 @@ import msgspec
 import requests
 import sqlalchemy as sa
 
-from firstfault.app import credentials
+from firstfault.app import credentials, slack_readers
 from firstfault.app.accounting import slurm_of
 from firstfault.app.certificate import tls_of
 from firstfault.app.customs import patterns_of, template_faults
 from firstfault.app.intake import signatures_of
 from firstfault.app.workers import StartError
 from firstfault.config import Config, ConfigError
+from firstfault.deliver.bot import Bot, SlackError
 from firstfault.intake import spool
 from firstfault.intake.site import install
 from firstfault.signatures import SignatureError
@@ -65,6 +66,7 @@ def points(config: Config) -> Iterator[Point]:
         yield _point("templates", lambda: _templates(config))
     yield _point("slurm", lambda: _slurm(config))
     yield _point("slack", lambda: _slack(config))
+    yield _point("slack bot", lambda: _slack_bot(config))
     yield _point("pages", lambda: _pages(config))
     yield _point("links", lambda: _links(config))
     yield _point("metrics", lambda: _metrics(config))
@@ -192,6 +194,21 @@ def _slack(config: Config) -> str:
             f"{parts.hostname} cannot be reached ({type(error).__name__}). Check name resolution, "
             f"the firewall, and HTTPS_PROXY in the daemon's environment."
         ) from error
+
+
+def _slack_bot(config: Config) -> str:
+    token = credentials.bot_token(config)
+    if not token:
+        raise _Off("off (slack.token_file is not set; a unit's credentials are not seen here)")
+    _secret("slack.token_file", config.slack.token_file)
+    told = slack_readers.readers(config)
+    if not told:
+        raise _Wrong("it writes to nobody: set [owners] for owners, or slack.admins.")
+    try:
+        name = Bot(token, config.slack.timeout_s, config.slack.api_url).name()
+    except SlackError as error:
+        raise _Wrong(f"{error.failed.reason}") from error
+    return f"{name}, writes to {' and '.join(told)}; nothing was posted"
 
 
 def _pages(config: Config) -> str:
