@@ -27,6 +27,8 @@ _MOST_SILENT = 3
 # something: the first fault's own uncertainty and one event later are not worth it.
 _LONG_SILENCE, _SHORTENED, _LEAST_GAPS = 0.85, 0.4, 3
 _LEAST_BETWEEN_TICKS = 22.0
+# What is shorter looks like a dot.
+_SEEN = 0.5
 # SVG breaks no lines: so many letters fit beside a track's name.
 _WIDE, _NARROW = 92, 38
 _LANE_TOP, _LANE_HEIGHT = 46, 44
@@ -288,7 +290,7 @@ def _rounded(place: float) -> float:
 def _legend(shown: Sequence[_Story], lanes: Sequence[Lane]) -> tuple[str, ...]:
     marks = [lane.mark for lane in lanes if lane.mark is not None]
     said = []
-    if any(mark.end > mark.start and not mark.reach for mark in marks):
+    if any(mark.end - mark.start > _SEEN and not mark.reach for mark in marks):
         said.append("A bar is a moment that is not known more closely.")
     if any(mark.reach == "before" for mark in marks):
         said.append("A dotted line ends at the latest moment that is possible.")
