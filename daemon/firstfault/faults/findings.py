@@ -46,12 +46,13 @@ def findings(told: Told, run: Run) -> Findings:
     gathered = _gathered(told, run, ends)
     effects, named = gathered.effects, gathered.named
     faults = [_of_all_agents(run, fault) for fault in gathered.faults]
+    silent: list[Fault] = []
     if not named and all(fault.cause.startswith("slurm.") for fault in faults):
         silent = silent_faults(told, run, effects)
         faults += silent
-        faults = with_hang(told, run, faults, alone=not silent)
         own = {fault.process for fault in silent if fault.process is not None}
         effects = [effect for effect in effects if effect.process not in own]
+    faults = with_hang(told, run, faults, alone=not named and not silent)
     if not named and not faults:
         faults += interruption(told, run, ends)
     faults = with_card_words(run, _with_shared_memory(faults))

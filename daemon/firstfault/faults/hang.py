@@ -5,7 +5,7 @@
 | silent for much longer than between its last steps, and for a good part of its time | it hung, since then |
 | silent no longer than between its last steps | it still advanced |
 | silent for longer, but a while only, or after a word of an end or a checkpoint | how long; not that it hung |
-| output that was cut off, for it was not flushed | nothing: more was said than was written |
+| output that was cut off, or may be held back in buffers | nothing: more was said than was written |
 | no times | nothing |
 
 The times of one clock are compared: those that lines bear with the end that Slurm's line in the
@@ -35,6 +35,9 @@ _LEAST_S = 30.0
 # So much of the job's time, or so long, nothing but a hang says nothing.
 _SHARE = 0.1
 _LONG_S = 1_800.0
+# What Python holds back at most, as text and as bytes, where its output is no terminal (Lib/_pyio.py,
+# TextIOWrapper and BufferedWriter; 3.14 has larger buffers).
+_BUFFERS = 2 * 8_192
 # Zones differ by half hours.
 _ZONES_S = 1_800.0
 # What clocks of one job may differ by.
@@ -132,6 +135,7 @@ def _weighed(
     totals = {each.words.total for each in counted} - {None}
     paces = [each.words.steps_per_s for each in counted if each.words.steps_per_s]
     long = quiet_s >= max(_LEAST_S, _FACTOR * pause_s)
+    unheard = all(each.words.flushed or quiet_s > _buffered_s(each) for each in voices)
     # A checkpoint or an evaluation may take minutes without a word.
     share_s = _SHARE * run_s if run_s is not None else _LONG_S
     return Silence(
@@ -140,7 +144,7 @@ def _weighed(
         pause_s=pause_s,
         told_by=told_by,
         voices=len(voices),
-        hung=long and quiet_s >= min(_LONG_S, share_s) and not closing,
+        hung=long and quiet_s >= min(_LONG_S, share_s) and unheard and not closing,
         long=long,
         advancing=bool(counted) and quiet_s <= max(_CLOCKS_S, 2 * pause_s),
         steps=steps,
@@ -149,6 +153,11 @@ def _weighed(
         behind=tuple(each.happened for each in _behind(counted, steps)),
         last=last.words.place.text,
     )
+
+
+# How long a program may speak into its buffers before anything of it is written.
+def _buffered_s(voice: _Voice) -> float:
+    return voice.pause_s * _BUFFERS / max(1.0, voice.words.line_bytes)
 
 
 # Those that are a step behind most of the others, in a job whose ranks all count their steps.
@@ -204,7 +213,7 @@ def with_hang(told: Told, run: Run, faults: Sequence[Fault], *, alone: bool) -> 
     if place is not None and found is not None and found.hung:
         facts = (*facts, ("standing", place))
     hung: list[Fault] = []
-    if alone and all(fault.cause in ENDED for fault in faults):
+    if alone and all(fault.cause in ENDED for fault in faults if fault.sure):
         still = found is not None and found.hung
         moving = found is not None and found.advancing
         hung = [] if moving else standing_faults(run, hung=still) or late_faults(run)

@@ -50,8 +50,8 @@ def notes(roots: Sequence[Fault]) -> Iterable[str]:
     elif "silent_after" in facts:
         yield (
             f"By {rests}, nothing was said for {_quiet(facts)} before the end, after "
-            f"“{facts['silent_after'][:_LONGEST].strip()}”: the job hung, or was at something that it "
-            "does without a word."
+            f"“{facts['silent_after'][:_LONGEST].strip()}”: the job hung, was at something that it does "
+            "without a word, or its output was held back in a buffer (PYTHONUNBUFFERED=1 helps)."
         )
     elif "advancing" in facts:
         yield f"By {rests}, the job advanced to its end: it did not hang."

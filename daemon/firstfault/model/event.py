@@ -539,7 +539,8 @@ class LastWords(msgspec.Struct, frozen=True):
     count steps. ``step`` of ``total`` is how far it had come, at ``steps_per_s``. ``closing`` is True
     where the line speaks of an end, a checkpoint or another long work, ``cut`` where the last of
     its output was not written. ``written_at`` is when its file was last written, ``lines`` how
-    many it said.
+    many it said, of ``line_bytes`` on average. ``flushed`` is True where lines were surely written as
+    they were said.
     """
 
     place: Place
@@ -553,6 +554,8 @@ class LastWords(msgspec.Struct, frozen=True):
     closing: bool = False
     cut: bool = False
     written_at: dt.datetime | None = None
+    line_bytes: float = 0.0
+    flushed: bool = False
 
 
 class EndFacts(msgspec.Struct, frozen=True):

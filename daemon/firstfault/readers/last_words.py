@@ -14,9 +14,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from firstfault.model.document import Document
 from firstfault.model.event import LastWords
-from firstfault.model.line import Line
+from firstfault.model.line import Line, Speaker
 from firstfault.readers.advance import progress
 from firstfault.readers.times import Zone, glog, moment
 
@@ -25,6 +27,8 @@ _KEPT = 6
 _SEARCHED = 160
 # So many pauses between lines that count steps tell how long one is.
 _PAUSES = 2
+# Lines that two processes write at once may change places.
+_MIXED = dt.timedelta(seconds=2)
 _STAMP = re.compile(
     r"(?<![\d-])(20\d\d)[-/](\d\d)[-/](\d\d)([T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
     r"(Z|[+-]\d\d:?\d\d)?"
@@ -38,7 +42,7 @@ _CLOSING = re.compile(
 # Python and C write whole buffers of these many bytes into a file: what is in the last one is lost.
 _BLOCK = 4_096
 # A line as short as this may be a beginning of another by chance.
-_SHORTEST = 10
+_SHORTEST = 3
 
 
 class LastLines:
@@ -53,15 +57,21 @@ class LastLines:
         self._lines.append(line)
         self._count += 1
 
-    def flush(self, document: Document, zone: Zone, *, torn: bool) -> LastWords | None:
+    def flush(
+        self, document: Document, zone: Zone, *, torn: bool, flushed: bool
+    ) -> LastWords | None:
         """What the lines tell, None where there were none; the next ones begin anew.
 
-        ``torn`` says that another's word stands in the middle of the document's last line.
+        ``torn`` says that another's word stands in the middle of the document's last line,
+        ``flushed`` that the document's lines were written as they were said.
         """
         lines, count = list(self._lines), self._count
         self._lines.clear()
         self._count = 0
-        return _told(lines, count, document, zone, torn=torn) if lines else None
+        if not lines:
+            return None
+        said = _told(lines, count, document, zone)
+        return msgspec.structs.replace(said, cut=said.cut or torn, flushed=flushed)
 
 
 class _Step(NamedTuple):
@@ -70,9 +80,7 @@ class _Step(NamedTuple):
     at: dt.datetime | None
 
 
-def _told(
-    lines: Sequence[Line], count: int, document: Document, zone: Zone, *, torn: bool
-) -> LastWords:
+def _told(lines: Sequence[Line], count: int, document: Document, zone: Zone) -> LastWords:
     last = lines[-1]
     steps = [
         _Step(*counted, stamp(line.place.text, zone))
@@ -93,8 +101,9 @@ def _told(
         total=step.total if step else None,
         steps_per_s=_pace([each for each in steps if each.at is not None]),
         closing=done or bool(_CLOSING.search(last.text[:_SEARCHED])),
-        cut=torn or _is_cut(lines, document),
+        cut=_is_cut(lines, document),
         written_at=document.modified_at,
+        line_bytes=sum(len(line.place.text) + 1 for line in lines) / len(lines),
     )
 
 
@@ -117,6 +126,28 @@ def _is_cut(lines: Sequence[Line], document: Document) -> bool:
     if document.what == "job-output" or not document.excerpts or not document.size:
         return False
     return document.size % _BLOCK == 0 and not document.excerpts[-1].data.endswith(b"\n")
+
+
+def are_flushed(lines: Sequence[Line], zone: Zone) -> bool:
+    """Whether several writers' lines stand in the order of their times.
+
+    Lines that are held back come in blocks of one writer, each of which begins in the past again.
+    """
+    begun: dt.datetime | None = None
+    writers: set[tuple[Speaker, int | None]] = set()
+    repeated = False
+    for line in lines:
+        at = stamp(line.place.text, zone)
+        counted = progress(line.text)
+        if at is None or counted is None:
+            continue
+        if begun is not None and at < begun - _MIXED:
+            return False
+        begun = at if begun is None else max(at, begun)
+        key = (line.speaker, counted[0])
+        repeated = repeated or key in writers
+        writers.add(key)
+    return repeated or len({who for who, _ in writers}) > 1
 
 
 def stamp(text: str, zone: Zone) -> dt.datetime | None:

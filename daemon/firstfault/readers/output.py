@@ -23,7 +23,7 @@ from firstfault.readers.advance import Advance, Advances, advanced_to, progress
 from firstfault.readers.collectives import collective_state
 from firstfault.readers.elastic import StartReader, agent_event
 from firstfault.readers.fatal import FatalErrorReader
-from firstfault.readers.last_words import LastLines
+from firstfault.readers.last_words import LastLines, are_flushed
 from firstfault.readers.launchers import LauncherReader, may_be_launchers
 from firstfault.readers.metrics import MetricsReader
 from firstfault.readers.python import TracebackReader
@@ -34,7 +34,7 @@ from firstfault.readers.table import TableReader
 from firstfault.readers.times import Zone
 from firstfault.readers.world import world_size
 from firstfault.signatures import meaning
-from firstfault.streams.lines import lines
+from firstfault.streams.lines import lines, run_folder
 
 # So many stretches of a document are told apart.
 _MOST_STRETCHES = 100
@@ -42,6 +42,8 @@ _MOST_STRETCHES = 100
 _ENDS = (AgentSignalled, Cancelled, StepEnded)
 # Slurm's word begins its line, but for a label or a time: else another's output was cut off there.
 _OWN_LINE = re.compile(r"(?:20\d\d-\S{5,40} )?\s*(?:\d{1,7}: )?(?:srun|slurmstepd)")
+# So many lines before the end tell whether output was held back: more than a buffer has.
+_TAIL = 600
 # So many steps of work after a telling line are work.
 _WORK = 3
 
@@ -109,6 +111,7 @@ def read_output(document: Document, zone: Zone) -> Output:
     advances = Advances()
     heard: list[Heard] = []
     over = dumped = False
+    tail: deque[Line] = deque(maxlen=_TAIL)
     stepped = -1
     for line in lines(document):
         stream = streams.get(line.speaker)
@@ -127,13 +130,12 @@ def read_output(document: Document, zone: Zone) -> Output:
         dumped = dumped or stacks
         if said and not (stacks or stream.tracebacks.inside or any(map(_is_telling, found))):
             stream.words.feed(line)
+            tail.append(line)
             if dumped and not over and progress(line.text):
                 stepped = line.place.offset
         elif not over and any(isinstance(each, _ENDS) for each in found):
             over = True
-            events += _last_words(
-                streams, document, zone, torn=not _OWN_LINE.match(line.place.text)
-            )
+            events += _last_words(streams, document, zone, tail, torn=_is_torn(found))
         if not advances.after:
             advances.recent.append(line)
         ended = bool(found or advances.after) and advances.feed(line, found)
@@ -148,7 +150,7 @@ def read_output(document: Document, zone: Zone) -> Output:
         events.extend(stream.fatal.flush())
         events.extend(stream.metrics.flush())
         events.extend(stream.stacks.flush())
-    events += [] if over else _last_words(streams, document, zone, torn=False)
+    events += [] if over else _last_words(streams, document, zone, tail, torn=False)
     # What stood still went on, where a step was counted since.
     events = [e for e in events if not isinstance(e, Stack) or e.place.offset > stepped]
     heard += _heard(streams)
@@ -168,9 +170,19 @@ def _is_torn(found: Sequence[Event]) -> bool:
 
 
 def _last_words(
-    streams: dict[Speaker, _Stream], document: Document, zone: Zone, *, torn: bool
+    streams: dict[Speaker, _Stream],
+    document: Document,
+    zone: Zone,
+    tail: Sequence[Line],
+    *,
+    torn: bool,
 ) -> list[Event]:
-    found = (stream.words.flush(document, zone, torn=torn) for stream in streams.values())
+    # torchrun starts its ranks unbuffered.
+    flushed = run_folder(document.name) is not None or are_flushed(tail, zone)
+    found = (
+        stream.words.flush(document, zone, torn=torn, flushed=flushed)
+        for stream in streams.values()
+    )
     return [each for each in found if each is not None]
 
 
