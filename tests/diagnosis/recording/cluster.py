@@ -23,6 +23,7 @@ from pathlib import Path
 from tests.cluster import jobs, slurm_cluster
 from tests.cluster.slurm_cluster import ask
 from tests.diagnosis.recording import local, write
+from tests.diagnosis.recording.hang_jobs import HANG_JOBS
 from tests.diagnosis.recording.job import Job
 from tests.diagnosis.recording.jobs import JOBS
 from tests.diagnosis.recording.slurm_jobs import MORE_JOBS
@@ -30,6 +31,8 @@ from tests.diagnosis.recording.slurm_jobs import MORE_JOBS
 HERE = Path(__file__).resolve().parent
 AT_ONCE = 2
 DEADLINE_S = 300
+# How long a job that hangs is left alone before something is done about it.
+PATIENCE_S = 60
 _FIELDS = (
     "JobID,JobName,User,Partition,State,ExitCode,DerivedExitCode,NodeList,Start,End,Elapsed,"
     "Timelimit,MaxRSS,ReqMem,Reason,WorkDir"
@@ -65,8 +68,8 @@ def running() -> Iterator[Path]:
 
     configure = slurm_cluster._write_configuration
 
-    def configured(base: Path, epilog: Path | None) -> None:
-        configure(base, epilog)
+    def configured(base: Path, epilog: Path | None, more: tuple[str, ...]) -> None:
+        configure(base, epilog, more)
         conf = base / "etc/slurm.conf"
         text = conf.read_text().replace("ClusterName=firstfaulttest", "ClusterName=cluster1")
         conf.write_text(text + "".join(f"{line}\n" for line in _PARTITIONS))
@@ -87,7 +90,7 @@ def submit(base: Path, job: Job, script: str, *more: str) -> tuple[str, Path]:
     for path in (folder, folder / "truth", folder / "data"):
         path.mkdir(parents=True, exist_ok=True)
         os.chown(path, user.pw_uid, user.pw_gid)
-    for file in ("train.py", "faults.py"):
+    for file in ("train.py", "faults.py", "hang_train.py"):
         shutil.copy(HERE / file, folder / file)
     (port,) = slurm_cluster.free_ports(1)
     argv = ["/usr/bin/sbatch", "--parsable", f"--chdir={folder}", f"--job-name={job.name}"]
@@ -115,24 +118,29 @@ def submit(base: Path, job: Job, script: str, *more: str) -> tuple[str, Path]:
 
 
 def act(base: Path, job: Job, number: str, folder: Path) -> None:
-    """Does to the job what its act says."""
-    if job.act == "cancel":
+    """Does to the job what its act says; "wait-": only after a while."""
+    if (job.act or "").startswith(("wait-", "py-spy-")):
+        time.sleep(PATIENCE_S)
+    if (job.act or "").startswith("py-spy-"):
+        dump_stacks(folder)
+    doing = (job.act or "").removeprefix("wait-").removeprefix("py-spy-")
+    if doing == "cancel":
         ask(base, "scancel", number)
-    elif job.act == "cancel-owner":
+    elif doing == "cancel-owner":
         argv = ["/usr/bin/scancel", number]
         user = jobs.account().pw_uid
         subprocess.run(argv, env=slurm_cluster.environment(base), user=user, check=True, timeout=30)
-    elif job.act == "interrupt":
+    elif doing == "interrupt":
         ask(base, "scancel", "--signal=INT", number)
-    elif job.act == "requeue":
+    elif doing == "requeue":
         ask(base, "scontrol", "requeue", number)
-    elif job.act == "preempt":
+    elif doing == "preempt":
         script = "#!/bin/sh\nsleep 5\n"
         other = Job("intruder", job.torch, "", (), "")
         submit(base, other, script, "--partition=high", "--nodes=4", "--exclusive", "--mem=4500")
-    elif job.act == "kill-node":
+    elif doing == "kill-node":
         slurm_cluster.kill_node(base, victim(folder), number)
-    elif job.act == "kill-agent":
+    elif doing == "kill-agent":
         node = f"SLURMD_NODENAME={victim(folder)}".encode()
         mark = f"TRUTH={folder}/truth".encode()
         for path in Path("/proc").glob("[0-9]*"):
@@ -141,6 +149,16 @@ def act(base: Path, job: Job, number: str, folder: Path) -> None:
                 agent = b"torchrun" in (path / "cmdline").read_bytes()
                 if agent and mark in environ and node in environ:
                     os.kill(int(path.name), 9)
+
+
+def dump_stacks(folder: Path) -> None:
+    """What py-spy (0.4.3, on the PATH) tells of each rank, in a file of its own under its host."""
+    for rank, who in sorted(local.roster(folder).items()):
+        argv = ["py-spy", "dump", "--pid", str(who["pid"])]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+        into = folder / "stacks" / str(who["host"])
+        into.mkdir(parents=True, exist_ok=True)
+        (into / f"py-spy.rank{rank}.txt").write_text(done.stdout)
 
 
 def placed(job: Job, folder: Path, batch_host: str | None) -> Job:
@@ -189,6 +207,8 @@ def record(base: Path, job: Job) -> Path:
         shutil.copy(file, kept / file.name)
     if (folder / "ranks").is_dir() and "ranks" in job.keep:
         shutil.copytree(folder / "ranks", kept / "ranks")
+    if (folder / "stacks").is_dir():
+        shutil.copytree(folder / "stacks", kept, dirs_exist_ok=True)
     if "sacct" in job.keep:
         sacct = ask(base, "sacct", "-D", "-P", "-j", number, "-o", _FIELDS)
         (kept / "sacct.txt").write_text(sacct)
@@ -217,9 +237,11 @@ def record(base: Path, job: Job) -> Path:
 def main(names: list[str]) -> None:
     """Records the chosen jobs, several at once; what takes down a node goes last and alone."""
     chosen = [
-        job for job in (*JOBS, *MORE_JOBS) if any(job.name.startswith(name) for name in names)
+        job
+        for job in (*JOBS, *MORE_JOBS, *HANG_JOBS)
+        if any(job.name.startswith(name) for name in names)
     ]
-    alone = [job for job in chosen if job.act in ("kill-node", "preempt")]
+    alone = [job for job in chosen if job.act in ("kill-node", "preempt", "wait-preempt")]
     with running() as base:
         print(f"cluster in {base}", flush=True)
 

@@ -20,6 +20,8 @@ class Job:
     The host is the one on which ``rank`` really ran, "untold" where the evidence does not tell it;
     "batch" is the batch script's node; ``hosts`` are all, where it happened alike on several. ``act`` is done once all ``ranks`` are at the fault's step. ``keep``, beside the console:
     "sacct", "scontrol", "epilog", "ranks", "kernel" (only the job's own lines unless ``noise``).
+    ``hung`` is whether the evidence tells that the job hung before Slurm ended it, None where that
+    is not asked.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Job:
     act: str | None = None
     keep: tuple[str, ...] = ("sacct",)
     noise: bool = False
+    hung: bool | None = None
 
 
 def torchrun(options: str = "--label", more: str = "") -> str:

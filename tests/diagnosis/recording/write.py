@@ -40,6 +40,9 @@ def truth(scenario: Scenario) -> str:
         lines.append(f"also = {list(scenario.also)}")
     if scenario.key is not None:
         lines.append(f"key = '''{scenario.key}'''")
+    hung = getattr(scenario, "hung", None)
+    if hung is not None:
+        lines.append(f"hung = {str(hung).lower()}")
     lines.append(f"torch = {quoted(scenario.torch)}")
     lines.append(f"kind = {quoted(scenario.kind)}")
     return "\n".join(lines) + "\n"
