@@ -10,6 +10,7 @@ from firstfault.app.links import Links, path
 from firstfault.deliver.outcome import Sent
 from firstfault.model.jobs import Delivery, StoredVerdict
 from firstfault.report import html, slack, text
+from firstfault.report.wording import clean
 
 # https://docs.slack.dev/reference/block-kit/blocks: blocks in a message, and text in a section.
 SLACK_BLOCKS = 50
@@ -48,7 +49,8 @@ def slack_payload(links: Links) -> Callable[[Delivery], dict[str, object]]:
         )
         if delivery.previous is not None:
             said = changes(delivery.previous, delivery.current.verdict)
-            revised = f"Revised: {'; '.join(said) or 'the details changed'}"[:SLACK_TEXT]
+            words = [clean(each) for each in said] or ["the details changed"]
+            revised = f"Revised: {'; '.join(words)}"[:SLACK_TEXT]
             # plain_text: a host or rank out of a log cannot be markup.
             block = {
                 "type": "section",

@@ -79,6 +79,11 @@ WHOLE_JOB = frozenset({"slurm.time-limit", "slurm.cancelled", "slurm.preempted"}
 _SGR = re.compile(r"\x1b\[[0-9;:]*m")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\x00": "\\0", "\x1b": "\\e", "\t": "    "}
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# Letters and marks that show nothing, or change how wide what stands before them is shown: fillers
+# and variation selectors (https://www.unicode.org/reports/tr44/#Default_Ignorable_Code_Point).
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+)
 
 
 def visible(text: str) -> str:
@@ -90,7 +95,9 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(
-        _spelled(char) if unicodedata.category(char) in _HIDDEN else _spaced(char)
+        _spelled(char)
+        if unicodedata.category(char) in _HIDDEN or _BLANK.match(char)
+        else _spaced(char)
         for char in _SGR.sub("", text)
     )
 
