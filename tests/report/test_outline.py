@@ -139,3 +139,21 @@ def test_plain_words_are_said_of_a_cause_that_is_known_well_enough(cause_id, con
     verdict = v.Verdict(job=v.Job(), cause=v.Cause(cause_id, "x", "user", confidence))
 
     assert (outline(verdict, LIMITS).plain is not None) == said
+
+
+def test_ranks_of_one_story_are_one_event_that_says_where_the_first_was():
+    peers = v.Consequence("ranks that lost a peer", 3, "2-3,6", None)
+    agents = v.Consequence("agents that were told to stop", 3, None, None)
+    links = (
+        v.ChainLink(None, None, "n4", 3, "lost a peer", "consequence"),
+        v.ChainLink(None, None, None, None, "the agent was told to stop", "consequence"),
+        v.ChainLink(None, None, "n1", 4, "got SIGTERM", "consequence"),
+    )
+    given = msgspec.structs.replace(examples.CGROUP_OOM, chain=links, consequences=(peers, agents))
+    events = outline(given, LIMITS).events.items
+
+    assert [(event.where, event.what) for event in events] == [
+        ("ranks 2-3,6", "lost a peer (the first: rank 3 on n4)"),
+        ("", "3 agents that were told to stop"),
+        ("rank 4 on n1", "got SIGTERM"),
+    ]

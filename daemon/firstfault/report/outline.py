@@ -27,6 +27,7 @@ from firstfault.report.sections import (
     Reading,
     Sureness,
 )
+from firstfault.report.stories import Story, groups, story
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -37,6 +38,7 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
     phrase = limits.phrase
     quotes = [_quote(e, limits, k) for k, e in enumerate(verdict.evidence[: limits.items], 1)]
     remedy = verdict.remedy
+    alike = groups(verdict)
     days = _days(verdict.chain[: 2 * limits.items])
     do, commands = _phrases(remedy.do, limits), _commands(remedy.commands, limits)
     return Outline(
@@ -69,7 +71,7 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
         events=_listing(
             verdict.chain,
             2 * limits.items,
-            lambda link: _event(link, len(quotes), phrase, days > 1),
+            lambda link: _event(link, story(link, alike, phrase), len(quotes), days > 1),
         ),
         alternatives=_listing(verdict.alternatives, limits.items, lambda a: _reading(a, phrase)),
         unexplained=_listing(verdict.unexplained, limits.items, lambda e: _quote(e, limits)),
@@ -263,13 +265,13 @@ def _days(chain: Sequence[v.ChainLink]) -> int:
     return len({w.moment(at)[:10] for at in moments})
 
 
-def _event(link: v.ChainLink, quotes: int, phrase: int, dated: bool) -> Event:
+def _event(link: v.ChainLink, told: Story, quotes: int, dated: bool) -> Event:
     index = link.evidence
     return Event(
         when=w.clock(link.earliest, link.latest, dated),
         when_full=w.span(link.earliest, link.latest) or "time not known",
-        where=w.place(link.rank, link.host) or "",
-        what=w.clean(link.what, phrase),
+        where=told.who,
+        what=f"{told.what} (the first: {told.first})" if told.first else told.what,
         role=w.clean(link.role, 40),
         kind=link.role if link.role in w.ROLES else "context",
         proof=index + 1 if index is not None and 0 <= index < quotes else None,

@@ -66,8 +66,8 @@ def _body(said: Outline, width: int) -> Iterator[Line]:
         yield from _wrapped(f"One of: {said.candidates}", width, "  ", "    ")
     yield from _facts("Exception", said.exception, width)
     yield from _advice(said, width)
-    yield from _effects(said, width)
     yield from _events(said, width)
+    yield from _effects(said, width)
     yield from _readings(said, width)
     if said.tone != "unknown":
         yield from _missing(said, width)

@@ -16,6 +16,7 @@ from itertools import pairwise
 import msgspec
 
 from firstfault.model import verdict as v
+from firstfault.report import stories
 from firstfault.report import wording as w
 
 # The area of the times, and the column of those that have none.
@@ -144,16 +145,16 @@ class _Story(msgspec.Struct, frozen=True):
 
 # Those that have a time before those that have none.
 def _stories(links: Sequence[v.ChainLink], verdict: v.Verdict) -> list[_Story]:
-    groups = {each.what: each for each in verdict.consequences}
+    alike = stories.groups(verdict)
     first: dict[str, list[v.ChainLink]] = {}
     others: list[_Story] = []
     for link in links:
         if link.role == "cause":
             first.setdefault(link.what, []).append(link)
         else:
-            others.append(_other(link, groups))
+            others.append(_other(link, alike))
     also = verdict.initiator.also
-    causes = [_first(what, alike, also if len(first) == 1 else ()) for what, alike in first.items()]
+    causes = [_first(what, links, also if len(first) == 1 else ()) for what, links in first.items()]
     found = [*causes, *others]
     return [s for s in found if s.span is not None] + [s for s in found if s.span is None]
 
@@ -164,7 +165,7 @@ def _first(what: str, alike: Sequence[v.ChainLink], also: Sequence[v.Member]) ->
     ranks = {each.rank for each in members if each.rank is not None}
     hosts = {each.host for each in members}
     if len(ranks) > 1:
-        who = _several(len(ranks), w.ranges(ranks))
+        who = stories.several(len(ranks), w.ranges(ranks))
     elif not ranks and len(hosts) > 1:
         who = w.count(len(hosts), "host")
     said = w.clean(what, 200)
@@ -177,25 +178,10 @@ def _first(what: str, alike: Sequence[v.ChainLink], also: Sequence[v.Member]) ->
     return _Story(who, said, "cause", span)
 
 
-def _other(link: v.ChainLink, groups: dict[str, v.Consequence]) -> _Story:
+def _other(link: v.ChainLink, alike: dict[str, v.Consequence]) -> _Story:
     kind = link.role if link.role in w.ROLES else "context"
-    who = w.place(link.rank, link.host) or ""
-    what = w.clean(link.what, 200)
-    several = False
-    many = w.GROUPS.get(link.what)
-    group = groups.get(many.of) if many else None
-    if many is not None and group is not None and group.count > 1:
-        several = True
-        who = _several(group.count, group.ranks) if group.ranks else w.number(group.count)
-        what = many.did if group.ranks else w.clean(group.what, 200)
-    return _Story(who, what, kind, _span(link), several)
-
-
-def _several(count: int, ranks: str | None) -> str:
-    said = w.clean(ranks or "", 200)
-    if len(said) > 18:
-        return w.count(count, "rank")
-    return f"{'rank' if said.isdigit() else 'ranks'} {said}"
+    told = stories.story(link, alike)
+    return _Story(told.who, told.what, kind, _span(link), told.first is not None)
 
 
 def _span(link: v.ChainLink) -> tuple[dt.datetime | None, dt.datetime | None] | None:
