@@ -21,7 +21,7 @@ from firstfault.report import wording as w
 
 # The area of the times, and the column of those that have none.
 _LEFT, _RIGHT, _NARROW_RIGHT = 3.0, 97.0, 78.0
-NO_TIME = 90.0
+_NO_TIME = 90.0
 _MOST_LANES = 18
 _MOST_SILENT = 3
 # A silence that is nearly all of the time is shortened to a part of it, where that leaves room for
@@ -70,7 +70,8 @@ class Tick(msgspec.Struct, frozen=True):
 
 class Picture(msgspec.Struct, frozen=True):
     """All that is drawn. ``shortened`` is the middle of a silence that is drawn shorter, with its
-    length, ``first`` the place of the first fault, ``summary`` the picture in a sentence,
+    length, ``first`` the place of the first fault, ``no_time`` the middle of the
+    column of events without a time (None: there are none), ``summary`` the picture in a sentence,
     ``legend`` what its signs mean."""
 
     lanes: tuple[Lane, ...]
@@ -78,7 +79,7 @@ class Picture(msgspec.Struct, frozen=True):
     ticks: tuple[Tick, ...]
     shortened: Tick | None
     first: Mark | None
-    untimed: bool
+    no_time: float | None
     right: float
     height: int
     summary: str
@@ -114,7 +115,7 @@ def picture(verdict: v.Verdict, most: int = _MOST_LANES) -> Picture | None:
         ticks=scale.ticks(zero),
         shortened=scale.shortened(),
         first=first,
-        untimed=untimed,
+        no_time=_NO_TIME if untimed else None,
         right=right,
         height=_top(len(lanes)) + 4,
         summary=_summary(shown, zero, scale),
