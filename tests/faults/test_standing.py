@@ -33,10 +33,11 @@ def dump(frames: list[str]) -> list[str]:
 
 def judged(*stacks: list[str], dumps: int = 1, hung: bool = True, after: str = "") -> v.Verdict:
     tasks = list(enumerate(stacks))
-    work = [made.of_task(task, steps() if hung else ["working"]) for task, _ in tasks]
+    silent = [f"{task}: working" for task, _ in tasks]
+    work = steps(tasks=len(tasks)) if hung else silent
     dumped = [made.of_task(task, dump(frames)) for _ in range(dumps) for task, frames in tasks]
     later = made.of_task(0, [after] if after else [])
-    console = made.console(*work, *dumped, later, ended("10:09:00"))
+    console = made.console(work, *dumped, later, ended("10:09:00"))
     return made.judged(console, accounting("TIMEOUT", "10:09:00"))
 
 
@@ -94,3 +95,14 @@ def test_where_all_stand_in_one_place_of_their_own_it_is_named() -> None:
     verdict = judged(READS, READS, READS)
 
     assert any("all ranks stood in read_batch" in note for note in verdict.notes)
+
+
+def test_where_a_rank_was_not_seen_it_may_be_the_one() -> None:
+    lines = steps(tasks=4)
+    work = [made.of_task(n, made.of_rank(0, n, ["step 1"])) for n in range(4)]
+    dumped = [made.of_task(n, made.of_rank(0, n, dump(f))) for n, f in ((0, WAITS), (1, READS))]
+    console = made.console(*work, lines, *dumped, ended("10:09:00"))
+
+    verdict = made.judged(console, accounting("TIMEOUT", "10:09:00"))
+
+    assert verdict.cause.id == "slurm.time-limit"

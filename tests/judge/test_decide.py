@@ -48,6 +48,11 @@ def rank(number: int, host: str = "c1") -> Process:
 RANK_0 = rank(0)
 
 
+HUNG = (("hung", "yes"), ("quiet_s", "900"), ("pause_s", "2"), ("told_by", "lines"))
+ADVANCING = (("advancing", "yes"), ("quiet_s", "1"), ("pause_s", "2"), ("told_by", "lines"))
+STACKS = frozenset({"rank", "stacks"})
+
+
 def proof(text: str) -> Proof:
     return Proof(Place("slurm.out", len(text), 1, text), "job output")
 
@@ -170,6 +175,27 @@ ROWS: dict[str, tuple[Told, Findings]] = {
         Findings((fault("process.killed"),), PEERS),
     ),
     "limit": (told(), Findings((LIMIT,))),
+    "limit-hung": (told(), Findings((fault("slurm.time-limit", None, facts=HUNG),))),
+    "limit-advancing": (told(), Findings((fault("slurm.time-limit", None, facts=ADVANCING),))),
+    "stuck-one": (
+        told(),
+        Findings((LIMIT, fault("process.stuck", limit="likely", sources=STACKS))),
+    ),
+    "stuck-several": (
+        told(),
+        Findings(
+            (
+                LIMIT,
+                fault(
+                    "process.stuck",
+                    None,
+                    limit="likely",
+                    sources=STACKS,
+                    candidates=(RANK_0, rank(1)),
+                ),
+            )
+        ),
+    ),
     "limit-line": (told(), Findings((fault("slurm.time-limit", None, limit="likely"),))),
     "limit-then-killed": (told(), Findings((LIMIT, fault("process.killed")))),
     "limit-or-exception": (told(), Findings((LIMIT, ERROR))),

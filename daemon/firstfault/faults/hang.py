@@ -22,7 +22,7 @@ import msgspec
 
 from firstfault.faults.silence import late_faults
 from firstfault.faults.standing import shared_place, standing_faults
-from firstfault.model.event import AgentSignalled, Cancelled, LastWords
+from firstfault.model.event import AgentSignalled, Cancelled, LastWords, Stack
 from firstfault.model.fault import Fault
 from firstfault.model.run import Happened, Run, Told
 
@@ -81,7 +81,7 @@ class _Voice(msgspec.Struct, frozen=True):
 def silence(told: Told, run: Run) -> Silence | None:
     """For how long the job was silent before it was ended; None where nothing tells."""
     end = _end(told, run)
-    said = [(each, each.event) for each in run.happened if isinstance(each.event, LastWords)]
+    said = _said(run)
     if end is None or not said or any(words.cut for _, words in said):
         return None
     voices = [voice for each, words in said if (voice := _by_lines(each, words, end))]
@@ -96,6 +96,20 @@ def silence(told: Told, run: Run) -> Silence | None:
     if not voices or any(_is_another_clocks(each, run_s) for each in voices):
         return None
     return _weighed(voices, end, run_s, told_by)
+
+
+# The last words of the job's own output: what py-spy printed is another program's.
+def _said(run: Run) -> list[tuple[Happened, LastWords]]:
+    others = {
+        each.event.place.document
+        for each in run.happened
+        if isinstance(each.event, Stack) and each.event.pid is not None
+    }
+    return [
+        (each, each.event)
+        for each in run.happened
+        if isinstance(each.event, LastWords) and each.event.place.document not in others
+    ]
 
 
 # Words without a time, perhaps after those with one.

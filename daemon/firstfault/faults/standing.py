@@ -44,14 +44,14 @@ def standing_faults(run: Run, *, hung: bool) -> list[Fault]:
     ``hung`` is whether the job is known to have hung.
     """
     stacks = _stacks(run)
-    if len(stacks) < _PAIR or not (hung or _all_stand(run, stacks)):
+    if not _are_all(run, stacks) or not (hung or _all_stand(stacks)):
         return []
     last = {who: dumps[-1] for who, dumps in stacks.items()}
     waiting = [who for who in last if _waits(last[who])]
     away = [who for who in last if not _waits(last[who]) and not _may_wait(last[who])]
     if not away or not waiting or (len(last) > _PAIR and 2 * len(away) >= len(last)):
         return []
-    return [_fault(away, waiting, last, run)]
+    return [_fault(away, waiting, last)]
 
 
 def shared_place(run: Run) -> str | None:
@@ -67,13 +67,10 @@ def _fault(
     away: Sequence[Process],
     waiting: Sequence[Process],
     last: dict[Process, Happened],
-    run: Run,
 ) -> Fault:
     who = away[0] if len(away) == 1 else None
     lines = [last[each] for each in (*away[:2], *waiting[:2])]
     where = _where(lines[0])
-    # Not all of them were seen: one that was not may be whom all wait for.
-    seen = run.expected_ranks is None or len(last) >= run.expected_ranks
     return Fault(
         cause=STUCK,
         key=f"stands {where}",
@@ -82,7 +79,7 @@ def _fault(
         candidates=() if who else tuple(away),
         sources=frozenset({"rank", "stacks"}),
         proofs=tuple(dict.fromkeys(proof(each) for each in lines)),
-        rank_sure=who is not None and seen,
+        rank_sure=who is not None,
         limit=LIKELY,
         pid=who.pid if who else None,
         facts=(("where", where), ("waiting", str(len(waiting)))),
@@ -108,10 +105,15 @@ def _frames(each: Happened) -> tuple[Frame, ...]:
     return each.event.frames if isinstance(each.event, Stack) else ()
 
 
-# Whether each process that spoke stood in the same place at two dumps.
-def _all_stand(run: Run, stacks: dict[Process, list[Happened]]) -> bool:
+# Of a rank that was not seen, nobody knows whether it is the one that all wait for.
+def _are_all(run: Run, stacks: dict[Process, list[Happened]]) -> bool:
     heard = {process for process in run.roster if process.lines is not None}
-    return heard <= set(stacks) and all(
+    return heard <= set(stacks) and len(stacks) >= max(_PAIR, run.expected_ranks or 0)
+
+
+# Whether each process stood in the same place at two dumps.
+def _all_stand(stacks: dict[Process, list[Happened]]) -> bool:
+    return all(
         len(dumps) > 1 and _frames(dumps[-1]) == _frames(dumps[-2]) for dumps in stacks.values()
     )
 
