@@ -10,7 +10,7 @@ from firstfault.faults.effects import WORDING
 from firstfault.model import verdict as v
 from firstfault.report import html
 from firstfault.report import wording as w
-from firstfault.report.timeline import NO_TIME, Picture, picture
+from firstfault.report.timeline import Picture, picture
 from tests.report import verdicts as examples
 
 BEGIN = examples.at("15:00:00")
@@ -79,8 +79,8 @@ def test_what_has_no_time_stands_in_a_column_of_its_own_after_the_others():
 
     assert [lane.what for lane in found.lanes if lane.mark is None] == ["the step was ended"]
     assert found.lanes[-1].mark is None
-    assert found.untimed
-    assert max(mark.end for mark in placed) < found.right < NO_TIME
+    assert found.no_time is not None
+    assert max(mark.end for mark in placed) < found.right < found.no_time
 
 
 def test_with_fewer_than_two_times_nothing_is_drawn():

@@ -70,9 +70,9 @@ class Tick(msgspec.Struct, frozen=True):
 
 class Picture(msgspec.Struct, frozen=True):
     """All that is drawn. ``shortened`` is the middle of a silence that is drawn shorter, with its
-    length, ``first`` the place of the first fault, ``no_time`` the middle of the
-    column of events without a time (None: there are none), ``summary`` the picture in a sentence,
-    ``legend`` what its signs mean."""
+    length, ``first`` the place of the first fault, ``no_time`` the middle of the column of events
+    without a time (None: there are none), ``summary`` the picture in a sentence, ``legend`` what
+    its signs mean."""
 
     lanes: tuple[Lane, ...]
     left_out: int
