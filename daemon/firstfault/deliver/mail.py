@@ -117,7 +117,8 @@ def _encoded(
     mail = EmailMessage(policy=_POLICY)
     mail["From"] = f"firstfault <{sender}>"
     mail["To"] = ", ".join(receivers)
-    mail["Subject"] = letter.subject
+    # Set so, the header decodes what looks like an encoded word (RFC 2047), and shows what it hides.
+    mail["Subject"] = letter.subject.replace("=?", "= ?")
     mail["Date"] = format_datetime(now)
     mail["Message-ID"] = f"<{delivery.delivery_id}@{host}>"
     mail["In-Reply-To"] = mail["References"] = f"<{_thread(delivery)}@{host}>"
