@@ -1,7 +1,8 @@
 """The queue between the Epilog and the collector: one entry per end of a job on this node.
 
-queue/new/         being written by the Epilog
-queue/ready/       whole
+queue/new/         written by the Epilog
+queue/ready/       which of them are whole: an empty file NAME for the entry new/NAME; or the entry
+                   itself, where it was moved here
 queue/claimed/     being collected; N.NAME where N counts the collectors that took it
 queue/quarantine/  could not be used; NAME.reason says why
 queue/lock         held by the one collector that runs
@@ -23,7 +24,7 @@ LAST_FIELD = b"firstfault.end"
 # An environment is at most 2 MiB on Linux unless the stack limit was raised.
 BYTES_MAX = 4 << 20
 ATTEMPTS_MAX = 3
-# The Epilog needs a millisecond between creating an entry and moving it.
+# The Epilog needs a millisecond between creating an entry and saying that it is whole.
 ABANDONED_AFTER_S = 60.0
 # The Epilog's script turns it on again after this time.
 OFF_FOR_S = 3600.0
@@ -117,7 +118,10 @@ def claim_all(queue: str) -> Iterator[str]:
     """
     _sweep_new(queue)
     left_over = os.listdir(os.path.join(queue, "claimed"))
-    for name in _oldest_first(os.path.join(queue, "claimed"), left_over):
+    claims = os.path.join(queue, "claimed")
+    for name in sorted(
+        left_over, key=lambda name: (_modified_ns(os.path.join(claims, name)), name)
+    ):
         count, _, rest = name.partition(".")
         path = os.path.join(queue, "claimed", name)
         attempts = int(count) if count.isdigit() else ATTEMPTS_MAX
@@ -131,10 +135,28 @@ def claim_all(queue: str) -> Iterator[str]:
         names = os.listdir(os.path.join(queue, "ready"))
         if not names:
             return
-        for name in _oldest_first(os.path.join(queue, "ready"), names):
+        for path in whole(queue, names):
+            name = os.path.basename(path)
             claimed = os.path.join(queue, "claimed", f"1.{name}")
-            os.rename(os.path.join(queue, "ready", name), claimed)
+            os.rename(path, claimed)
+            _remove(os.path.join(queue, "ready", name))
             yield claimed
+
+
+def whole(queue: str, names: List[str]) -> List[str]:
+    """The paths of the entries that ``names`` in `ready` stand for, the oldest first.
+
+    What stands for none is removed: a collector died after it had claimed it.
+    """
+    found = []
+    for name in names:
+        ready = os.path.join(queue, "ready", name)
+        path = ready if _size(ready) else os.path.join(queue, "new", name)
+        if path != ready and not os.path.lexists(path):
+            _remove(ready)
+            continue
+        found.append(path)
+    return sorted(found, key=lambda path: (_modified_ns(path), path))
 
 
 def read(path: str) -> Entry:
@@ -214,17 +236,22 @@ def _remove(path: str) -> None:
         pass
 
 
-def _oldest_first(folder: str, names: List[str]) -> List[str]:
-    def modified(name: str) -> int:
-        try:
-            return os.lstat(os.path.join(folder, name)).st_mtime_ns
-        except FileNotFoundError:
-            return 0
-
-    return sorted(names, key=lambda name: (modified(name), name))
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except FileNotFoundError:
+        return 0
 
 
-# An Epilog that was killed between writing and moving leaves its entry behind, whole or not.
+def _modified_ns(path: str) -> int:
+    try:
+        return os.lstat(path).st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+# An Epilog that was killed before it could say that its entry is whole leaves it behind, whole or
+# not; one that was parked here has lost its sign.
 def _sweep_new(queue: str) -> None:
     for name in os.listdir(os.path.join(queue, "new")):
         if name.startswith("."):

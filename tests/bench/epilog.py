@@ -45,7 +45,8 @@ def node(folder: Path, start: str, waiting: int) -> dict[str, str]:
     for name in ("new", "ready"):
         (folder / "queue" / name).mkdir(parents=True, mode=0o700)
     for number in range(waiting):
-        (folder / "queue" / "ready" / f"{number}-node0417-1").touch()
+        for name in ("new", "ready"):
+            (folder / "queue" / name / f"{number}-node0417-1").touch()
     archive = folder / "collector.pyz"
     archive.write_text("#!/bin/true\n")
     conf = folder / "epilog.conf"
@@ -83,7 +84,7 @@ def main() -> None:
                 job = {"SLURM_JOB_ID": str(1000 + number)}
                 found[name].append(taken(argv, variables | job))
                 # As if the collector had taken it.
-                for path in (base / name / "queue" / "ready").glob(f"{1000 + number}-*"):
+                for path in (base / name / "queue").glob(f"*/{1000 + number}-*"):
                     path.unlink(missing_ok=True)
     nothing = statistics.median(wall for wall, _ in found["empty"])
     for name, times in found.items():

@@ -101,9 +101,16 @@ class Node:
         return [evidence.decode(data) for data in self.raw_records()]
 
     def waiting(self, folder: str = "ready") -> list[Path]:
-        """The entries in a folder of the queue."""
+        """The entries in a folder of the queue; those that are said to be whole are in `ready`."""
         place = self.queue / folder
-        return sorted(place.iterdir()) if place.is_dir() else []
+        paths = sorted(place.iterdir()) if place.is_dir() else []
+        if folder == "ready":
+            return [
+                path if path.stat().st_size else self.queue / "new" / path.name for path in paths
+            ]
+        if folder == "new":
+            return [path for path in paths if not (self.queue / "ready" / path.name).exists()]
+        return paths
 
     def wait_for_records(self, count: int, seconds: float = 10.0) -> list[evidence.EvidenceRecord]:
         """The records, once there are ``count``; fails after ``seconds``."""

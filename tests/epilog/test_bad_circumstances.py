@@ -16,6 +16,7 @@ import pytest
 
 from firstfault_epilog import entries
 from tests.epilog.node import Node, end_job_in_a_run_of_its_own
+from tests.epilog.test_queue import of_node
 
 SHELLS = [
     shell
@@ -138,7 +139,8 @@ def test_where_no_process_can_be_made_the_entry_waits_whole(
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    (left,) = node.waiting("new")
+    # Where nothing is to be started no process is needed: it is said to be whole.
+    (left,) = node.waiting() or (node.waiting("new") if start == "detach" else [])
     assert entries.parse(left.read_bytes(), 1, left.name).value("SLURM_JOB_ID") == "12"
 
 
@@ -206,9 +208,8 @@ def test_a_disk_with_no_room_for_another_file_fails_no_epilog(
     statuses = [node.end_job_with(shell, {}) for _ in range(14)]
 
     assert set(statuses) == {0}
-    whole = [path for path in tiny_queue.rglob("*") if path.is_file()]
-    assert whole != []
-    for path in whole:
+    assert node.waiting() != []
+    for path in node.waiting() + node.waiting("new"):
         entries.parse(path.read_bytes(), 1, path.name)
 
 
@@ -231,7 +232,7 @@ def test_what_nobody_takes_does_not_fill_the_node_and_is_counted(node: Node) -> 
     statuses = [node.end_job() for _ in range(3)]
 
     assert statuses == [0, 0, 0]
-    assert len(node.waiting()) == 1001
+    assert len(list((node.queue / "new").glob("[0-9]*"))) == 1001
     assert entries.dropped(str(node.queue)) == 3
     for number in range(1000):
         (first.parent / f"1-n3-{number}").unlink()
@@ -266,6 +267,10 @@ def test_many_epilogs_at_once_lose_nothing(node: Node, start: str, count: int) -
     assert set(statuses) == {0}
     records = node.wait_for_records(count, 120)
     assert {record.job for record in records} == {str(100 + number) for number in range(count)}
+    stop_at = time.monotonic() + 30
+    while of_node(node):
+        assert time.monotonic() < stop_at, "collectors stay"
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(

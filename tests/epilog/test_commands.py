@@ -207,7 +207,7 @@ def test_a_spool_that_is_missing_for_long_is_no_failure_of_its_own(node: Node) -
 
 def test_a_collector_that_is_killed_each_time_turns_itself_off(node: Node) -> None:
     # Passes the question for its version; then as if the limit on memory had killed it.
-    body = "case $* in *-S*) exit 0 ;; esac; kill -9 $$"
+    body = "case $* in *' -c '*) exit 0 ;; esac; kill -9 $$"
     node.configure(FIRSTFAULT_PYTHON=str(fake_python(node, "killed", body)))
     node.end_job()
 
