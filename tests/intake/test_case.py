@@ -8,7 +8,8 @@ from typing import Any
 
 from firstfault.intake.case import case
 from firstfault.model.case import Case
-from firstfault.model.document import Document
+from firstfault.model.document import Clock, Document
+from firstfault.model.evidence import FORMER_UNCERTAINTY_S
 from firstfault.model.slurm import JobFacts
 from tests.intake.records import BOOT, ENDED_AT, file, record
 
@@ -176,3 +177,25 @@ def test_the_case_is_the_same_in_any_order_of_the_records() -> None:
     cases = {repr(case(list(order), None)) for order in itertools.permutations(records)}
 
     assert len(cases) == 1
+
+
+def test_the_kernel_logs_of_two_boots_of_one_node_stay_two() -> None:
+    former = {"boot_id": BOOT.replace("1", "9"), "kernel_offset_s": 1_700_000_000.0}
+    clock = {"kernel_offset_s": 1_800_000_000.0, "uncertainty_s": 0.01, "utc_offset_s": 3600}
+    records = [
+        record(
+            node,
+            boot_id=BOOT,
+            clock=clock,
+            files=[kernel(1), kernel(1, 2) | {"name": "journalctl -k -b 9"} | former],
+        )
+        for node in ("n1", "n2")
+    ]
+
+    present, before = [d for d in case(records, None).documents if d.what == "kernel"]
+
+    assert (present.name, before.name) == ("n[1-2]:/dev/kmsg", "n[1-2]:journalctl -k -b 9")
+    assert (present.boot_id, before.boot_id) == (BOOT, former["boot_id"])
+    assert before.clock == Clock(1_700_000_000.0, FORMER_UNCERTAINTY_S, 3600)
+    assert present.clock == Clock(1_800_000_000.0, 0.01, 3600)
+    assert len(data(before).splitlines()) == 2

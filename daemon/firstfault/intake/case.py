@@ -104,8 +104,9 @@ def _groups(copies: Sequence[_Copy]) -> list[list[_Copy]]:
 def _identity(copy: _Copy) -> tuple[str | None, ...]:
     if copy.file.what == "job-output":
         return ("output", copy.file.name)
-    if copy.file.what == "kernel" and copy.record.boot_id is not None:
-        return ("kernel", copy.record.boot_id)
+    if copy.file.what == "kernel" and copy.document.boot_id is not None:
+        # A node that was rebooted sends the log of the boot before as well.
+        return ("kernel", copy.document.boot_id)
     if copy.file.what in ("rank-log", "error-json"):
         return ("rank", copy.file.what, copy.file.name)
     return ("single", copy.file.what, copy.file.name, copy.record.node)
@@ -237,7 +238,7 @@ def _kernel_records(document: Document) -> dict[int, bytes]:
 
 def _common_clock(group: Sequence[_Copy]) -> Clock | None:
     """The best known clock of nodes that share one; differing kernels have none in common."""
-    boots = {copy.record.boot_id for copy in group}
+    boots = {copy.document.boot_id for copy in group}
     clocks = [copy.document.clock for copy in group if copy.document.clock is not None]
     if len(boots) != 1 or not clocks:
         return None
