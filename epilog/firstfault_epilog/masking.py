@@ -41,9 +41,13 @@ def _named(words: str, expression: bytes) -> _Form:
     return _form(words, expression)._replace(lowered=True)
 
 
+# Where a word begins, also one behind a line break that JSON spells out.
+_WORD_BEGIN = rb"(?:\b|(?<=\\[nrt]))"
+
+
 # A token of a known service: its prefix, and then letters with at least one digit among them.
 def _token(words: str, prefix: bytes) -> _Form:
-    return _form(words, rb"\b" + prefix + rb"((?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{20,300})")
+    return _form(words, _WORD_BEGIN + prefix + rb"((?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{20,300})")
 
 
 # Colours between a name and its value. Quotes, also escaped ones of JSON within a string; no
@@ -55,58 +59,60 @@ _ANY = rb"[^\s\\\"',;&<>()\[\]{}*\x1b]"
 # Long enough to be a key, of letters and digits: `pad_token=<pad>` and `max_tokens=2048` stay.
 _KEY_LIKE = rb"((?=[^\s\"']{0,40}[0-9])(?=[^\s\"']{0,40}[a-z])[a-z0-9_+/=.%~-]{16,2000})"
 _FORMS = (
-    _form("hf_", rb"\bhf_([A-Za-z0-9]{20,200})"),
-    _form("api_org_", rb"\bapi_org_([A-Za-z0-9]{20,200})"),
+    _form("hf_", _WORD_BEGIN + rb"hf_([A-Za-z0-9]{20,200})"),
+    _form("api_org_", _WORD_BEGIN + rb"api_org_([A-Za-z0-9]{20,200})"),
     _token("sk-", rb"sk-"),
-    _form("akia asia abia acca", rb"\b(?:AKIA|ASIA|ABIA|ACCA)([A-Z0-9]{16})\b"),
-    _form("ghp_ gho_ ghu_ ghs_ ghr_", rb"\bgh[pousr]_([A-Za-z0-9]{20,300})"),
-    _form("github_pat_", rb"\bgithub_pat_([A-Za-z0-9_]{20,300})"),
+    _form("akia asia abia acca", _WORD_BEGIN + rb"(?:AKIA|ASIA|ABIA|ACCA)([A-Z0-9]{16})\b"),
+    _form("ghp_ gho_ ghu_ ghs_ ghr_", _WORD_BEGIN + rb"gh[pousr]_([A-Za-z0-9]{20,300})"),
+    _form("github_pat_", _WORD_BEGIN + rb"github_pat_([A-Za-z0-9_]{20,300})"),
     # GitLab: of persons, deployments, runners, triggers, feeds, builds, clusters, mail, SCIM.
     _form(
         "glpat- gldt- glrt glptt- glft- glcbt- glagent- glimt- glsoat- glffct- gloas-",
-        rb"\bgl(?:pat|dt|rt|rtr|ptt|ft|cbt|agent|imt|soat|ffct|oas)-([A-Za-z0-9_.-]{20,300})",
+        _WORD_BEGIN + rb"gl(?:pat|dt|rt|rtr|ptt|ft|cbt|agent|imt|soat|ffct|oas)-([A-Za-z0-9_.-]{20,300})",
     ),
-    _form("xox xapp-", rb"\b(?:xox[a-z]|xapp)-([A-Za-z0-9-]{10,300})"),
+    _form("xox xapp-", _WORD_BEGIN + rb"(?:xox[a-z]|xapp)-([A-Za-z0-9-]{10,300})"),
     _form("hooks.slack", rb"hooks\.slack\.com/[a-z]{1,20}/([A-Za-z0-9/]{10,200})"),
     _form("/api/webhooks/", rb"/api/webhooks/[0-9]{5,25}/([A-Za-z0-9_-]{20,200})"),
     _form("webhook.office.com", rb"webhook\.office\.com/webhookb2/([A-Za-z0-9@/_-]{20,400})"),
-    _form("aiza", rb"\bAIza([A-Za-z0-9_-]{35})"),
-    _form("ya29.", rb"\bya29\.([A-Za-z0-9_.-]{20,2000})"),
-    _form("1//0", rb"\b1//0([A-Za-z0-9_-]{40,300})"),
-    _form("npm_", rb"\bnpm_([A-Za-z0-9]{36})\b"),
-    _form("pypi-", rb"\bpypi-([A-Za-z0-9_-]{50,400})"),
-    _form("oy2", rb"\boy2([a-z0-9]{43})\b"),
+    _form("aiza", _WORD_BEGIN + rb"AIza([A-Za-z0-9_-]{35})"),
+    _form("ya29.", _WORD_BEGIN + rb"ya29\.([A-Za-z0-9_.-]{20,2000})"),
+    _form("1//0", _WORD_BEGIN + rb"1//0([A-Za-z0-9_-]{40,300})"),
+    _form("npm_", _WORD_BEGIN + rb"npm_([A-Za-z0-9]{36})\b"),
+    _form("pypi-", _WORD_BEGIN + rb"pypi-([A-Za-z0-9_-]{50,400})"),
+    _form("oy2", _WORD_BEGIN + rb"oy2([a-z0-9]{43})\b"),
     _token("rubygems_ dckr_", rb"(?:rubygems_|dckr_[po]at_)"),
     # Services that train, serve and watch models.
     _token(
         "wandb_v1_ nvapi- gsk_ r8_ pplx- xai- lsv2_ pcsk_ tgp_v1_ tvly-",
         rb"(?:wandb_v1_|nvapi-|gsk_|r8_|pplx-|xai-|lsv2_[a-z]{2}_|pcsk_|tgp_v1_|tvly-)",
     ),
-    _form("dapi", rb"\bdapi([0-9a-f]{32})"),
+    _form("dapi", _WORD_BEGIN + rb"dapi([0-9a-f]{32})"),
     # Clouds, networks and databases.
     _token(
         "do tskey- pul- pscale_ sbp_ akcp",
         rb"(?:do[oprs]_v1_|tskey-|pul-|pscale_[a-z]{2,5}_|sbp_|AKCp)",
     ),
-    _form("q~", rb"\b[A-Za-z0-9_~.-]{3}[0-9]Q~([A-Za-z0-9_~.-]{31,34})"),
-    _form("hvs. hvb. hvr.", rb"\bhv[sbr]\.([A-Za-z0-9_-]{24,400})"),
+    _form("q~", _WORD_BEGIN + rb"[A-Za-z0-9_~.-]{3}[0-9]Q~([A-Za-z0-9_~.-]{31,34})"),
+    _form("hvs. hvb. hvr.", _WORD_BEGIN + rb"hv[sbr]\.([A-Za-z0-9_-]{24,400})"),
     _form(".atlasv1.", rb"\.atlasv1\.([A-Za-z0-9_-]{40,100})"),
-    _form("dp.", rb"\bdp\.[a-z]{2,5}\.([A-Za-z0-9._-]{40,100})"),
+    _form("dp.", _WORD_BEGIN + rb"dp\.[a-z]{2,5}\.([A-Za-z0-9._-]{40,100})"),
     # Payment, mail, chat, tracking and dashboards.
     _token("sk_ rk_ whsec_", rb"(?:[sr]k_(?:live|test)_|whsec_)"),
-    _form("sg.", rb"\bSG\.([A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64})"),
-    _form("key-", rb"\bkey-([0-9a-f]{32})\b"),
-    _form(":aa", rb"\b[0-9]{8,10}:AA([A-Za-z0-9_-]{33})"),
+    _form("sg.", _WORD_BEGIN + rb"SG\.([A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64})"),
+    _form("key-", _WORD_BEGIN + rb"key-([0-9a-f]{32})\b"),
+    _form(":aa", _WORD_BEGIN + rb"[0-9]{8,10}:AA([A-Za-z0-9_-]{33})"),
     _token(
         "atatt3 atctt3 atbb pmak- sntry glsa_ glc_ nrak- shp lin_api_ ntn_ figd_ gocspx- ops_eyj",
         rb"(?:AT[AC]TT3|ATBB|PMAK-|sntry[su]_|glsa_|glc_|NRAK-|shp(?:at|ss|ca|pa)_|lin_api_|ntn_"
         rb"|figd_|GOCSPX-|ops_eyJ)",
     ),
-    _form("age-secret-key-", rb"\bAGE-SECRET-KEY-1([A-Z0-9]{20,100})"),
-    _form("munge:", rb"\bMUNGE:([A-Za-z0-9+/=]{20,4000})"),
+    _form("age-secret-key-", _WORD_BEGIN + rb"AGE-SECRET-KEY-1([A-Z0-9]{20,100})"),
+    _form("munge:", _WORD_BEGIN + rb"MUNGE:([A-Za-z0-9+/=]{20,4000})"),
     # The base64 of "-----BEGIN": keys in kubeconfig files and Kubernetes' secrets.
-    _form("ls0tls1crudjti", rb"\bLS0tLS1CRUdJTi([A-Za-z0-9+/=]{20,16000})"),
-    _form("eyj", rb"(?<![\w-])eyJ([\w-]{6,4000}\.[\w-]{6,4000}(?:\.[\w-]{0,2000})?)"),
+    _form("ls0tls1crudjti", _WORD_BEGIN + rb"LS0tLS1CRUdJTi([A-Za-z0-9+/=]{20,16000})"),
+    _form(
+        "eyj", rb"(?:(?<![\w-])|(?<=\\[nrt]))eyJ([\w-]{6,4000}\.[\w-]{6,4000}(?:\.[\w-]{0,2000})?)"
+    ),
     # The password of a URL; the user's name is kept. The signature of one that is signed.
     _form("://", rb"://[^\s/?#@:\"'<>]{0,100}:([^\s/?#@\"'<>]{1,200})@"),
     _form("sig=", rb"[?&]sig=([A-Za-z0-9%+/=_-]{20,200})"),
@@ -118,7 +124,7 @@ _FORMS = (
         + _ANY
         + rb"{4,2000})",
     ),
-    _named("bearer", rb"\bbearer\s{1,3}([a-z0-9._~+/=-]{16,2000})"),
+    _named("bearer", _WORD_BEGIN + rb"bearer\s{1,3}([a-z0-9._~+/=-]{16,2000})"),
     _named(
         "cookie",
         rb"\bcookie" + _IS + rb"([^\s\\\"',;=\x1b]{1,60}=[^\s\"'\x1b][^\r\n\"'\x1b]{7,4000})",
@@ -142,8 +148,10 @@ _FORMS = (
         "curl",
         rb"\bcurl\s[^\n]{0,300}?(?:-u|--user)[\s=]{0,3}[\"']?[^\s:\"']{1,100}:([^\s\"']{1,200})",
     ),
-    _form("sshpass", rb"\bsshpass\s{1,3}-p\s{0,3}[\"']?([^\s\"']{1,200})"),
-    _form("wandb login", rb"\bwandb login (?:--?[a-z=.:/-]{1,60} ){0,4}([0-9a-f]{40})\b"),
+    _form("sshpass", _WORD_BEGIN + rb"sshpass\s{1,3}-p\s{0,3}[\"']?([^\s\"']{1,200})"),
+    _form(
+        "wandb login", _WORD_BEGIN + rb"wandb login (?:--?[a-z=.:/-]{1,60} ){0,4}([0-9a-f]{40})\b"
+    ),
     # netrc(5), and the file of Docker's logins.
     _named(
         "machine",

@@ -46,9 +46,13 @@ def _named(words: str, expression: str) -> _Form:
     return _form(words, expression)._replace(lowered=True)
 
 
+# Where a word begins, also one behind a line break that JSON spells out.
+_WORD_BEGIN = r"(?:\b|(?<=\\[nrt]))"
+
+
 # A token of a known service: its prefix, and then letters with at least one digit among them.
 def _token(words: str, prefix: str) -> _Form:
-    return _form(words, r"\b" + prefix + r"((?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{20,300})")
+    return _form(words, _WORD_BEGIN + prefix + r"((?=[A-Za-z_-]{0,60}[0-9])[A-Za-z0-9_-]{20,300})")
 
 
 # Colours between a name and its value. Quotes, also escaped ones of JSON within a string; no
@@ -60,58 +64,60 @@ _ANY = r"[^\s\\\"',;&<>()\[\]{}*\x1b]"
 # Long enough to be a key, of letters and digits: `pad_token=<pad>` and `max_tokens=2048` stay.
 _KEY_LIKE = r"((?=[^\s\"']{0,40}[0-9])(?=[^\s\"']{0,40}[a-z])[a-z0-9_+/=.%~-]{16,2000})"
 _FORMS = (
-    _form("hf_", r"\bhf_([A-Za-z0-9]{20,200})"),
-    _form("api_org_", r"\bapi_org_([A-Za-z0-9]{20,200})"),
+    _form("hf_", _WORD_BEGIN + r"hf_([A-Za-z0-9]{20,200})"),
+    _form("api_org_", _WORD_BEGIN + r"api_org_([A-Za-z0-9]{20,200})"),
     _token("sk-", r"sk-"),
-    _form("akia asia abia acca", r"\b(?:AKIA|ASIA|ABIA|ACCA)([A-Z0-9]{16})\b"),
-    _form("ghp_ gho_ ghu_ ghs_ ghr_", r"\bgh[pousr]_([A-Za-z0-9]{20,300})"),
-    _form("github_pat_", r"\bgithub_pat_([A-Za-z0-9_]{20,300})"),
+    _form("akia asia abia acca", _WORD_BEGIN + r"(?:AKIA|ASIA|ABIA|ACCA)([A-Z0-9]{16})\b"),
+    _form("ghp_ gho_ ghu_ ghs_ ghr_", _WORD_BEGIN + r"gh[pousr]_([A-Za-z0-9]{20,300})"),
+    _form("github_pat_", _WORD_BEGIN + r"github_pat_([A-Za-z0-9_]{20,300})"),
     # GitLab: of persons, deployments, runners, triggers, feeds, builds, clusters, mail, SCIM.
     _form(
         "glpat- gldt- glrt glptt- glft- glcbt- glagent- glimt- glsoat- glffct- gloas-",
-        r"\bgl(?:pat|dt|rt|rtr|ptt|ft|cbt|agent|imt|soat|ffct|oas)-([A-Za-z0-9_.-]{20,300})",
+        _WORD_BEGIN + r"gl(?:pat|dt|rt|rtr|ptt|ft|cbt|agent|imt|soat|ffct|oas)-([A-Za-z0-9_.-]{20,300})",
     ),
-    _form("xox xapp-", r"\b(?:xox[a-z]|xapp)-([A-Za-z0-9-]{10,300})"),
+    _form("xox xapp-", _WORD_BEGIN + r"(?:xox[a-z]|xapp)-([A-Za-z0-9-]{10,300})"),
     _form("hooks.slack", r"hooks\.slack\.com/[a-z]{1,20}/([A-Za-z0-9/]{10,200})"),
     _form("/api/webhooks/", r"/api/webhooks/[0-9]{5,25}/([A-Za-z0-9_-]{20,200})"),
     _form("webhook.office.com", r"webhook\.office\.com/webhookb2/([A-Za-z0-9@/_-]{20,400})"),
-    _form("aiza", r"\bAIza([A-Za-z0-9_-]{35})"),
-    _form("ya29.", r"\bya29\.([A-Za-z0-9_.-]{20,2000})"),
-    _form("1//0", r"\b1//0([A-Za-z0-9_-]{40,300})"),
-    _form("npm_", r"\bnpm_([A-Za-z0-9]{36})\b"),
-    _form("pypi-", r"\bpypi-([A-Za-z0-9_-]{50,400})"),
-    _form("oy2", r"\boy2([a-z0-9]{43})\b"),
+    _form("aiza", _WORD_BEGIN + r"AIza([A-Za-z0-9_-]{35})"),
+    _form("ya29.", _WORD_BEGIN + r"ya29\.([A-Za-z0-9_.-]{20,2000})"),
+    _form("1//0", _WORD_BEGIN + r"1//0([A-Za-z0-9_-]{40,300})"),
+    _form("npm_", _WORD_BEGIN + r"npm_([A-Za-z0-9]{36})\b"),
+    _form("pypi-", _WORD_BEGIN + r"pypi-([A-Za-z0-9_-]{50,400})"),
+    _form("oy2", _WORD_BEGIN + r"oy2([a-z0-9]{43})\b"),
     _token("rubygems_ dckr_", r"(?:rubygems_|dckr_[po]at_)"),
     # Services that train, serve and watch models.
     _token(
         "wandb_v1_ nvapi- gsk_ r8_ pplx- xai- lsv2_ pcsk_ tgp_v1_ tvly-",
         r"(?:wandb_v1_|nvapi-|gsk_|r8_|pplx-|xai-|lsv2_[a-z]{2}_|pcsk_|tgp_v1_|tvly-)",
     ),
-    _form("dapi", r"\bdapi([0-9a-f]{32})"),
+    _form("dapi", _WORD_BEGIN + r"dapi([0-9a-f]{32})"),
     # Clouds, networks and databases.
     _token(
         "do tskey- pul- pscale_ sbp_ akcp",
         r"(?:do[oprs]_v1_|tskey-|pul-|pscale_[a-z]{2,5}_|sbp_|AKCp)",
     ),
-    _form("q~", r"\b[A-Za-z0-9_~.-]{3}[0-9]Q~([A-Za-z0-9_~.-]{31,34})"),
-    _form("hvs. hvb. hvr.", r"\bhv[sbr]\.([A-Za-z0-9_-]{24,400})"),
+    _form("q~", _WORD_BEGIN + r"[A-Za-z0-9_~.-]{3}[0-9]Q~([A-Za-z0-9_~.-]{31,34})"),
+    _form("hvs. hvb. hvr.", _WORD_BEGIN + r"hv[sbr]\.([A-Za-z0-9_-]{24,400})"),
     _form(".atlasv1.", r"\.atlasv1\.([A-Za-z0-9_-]{40,100})"),
-    _form("dp.", r"\bdp\.[a-z]{2,5}\.([A-Za-z0-9._-]{40,100})"),
+    _form("dp.", _WORD_BEGIN + r"dp\.[a-z]{2,5}\.([A-Za-z0-9._-]{40,100})"),
     # Payment, mail, chat, tracking and dashboards.
     _token("sk_ rk_ whsec_", r"(?:[sr]k_(?:live|test)_|whsec_)"),
-    _form("sg.", r"\bSG\.([A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64})"),
-    _form("key-", r"\bkey-([0-9a-f]{32})\b"),
-    _form(":aa", r"\b[0-9]{8,10}:AA([A-Za-z0-9_-]{33})"),
+    _form("sg.", _WORD_BEGIN + r"SG\.([A-Za-z0-9_-]{16,32}\.[A-Za-z0-9_-]{16,64})"),
+    _form("key-", _WORD_BEGIN + r"key-([0-9a-f]{32})\b"),
+    _form(":aa", _WORD_BEGIN + r"[0-9]{8,10}:AA([A-Za-z0-9_-]{33})"),
     _token(
         "atatt3 atctt3 atbb pmak- sntry glsa_ glc_ nrak- shp lin_api_ ntn_ figd_ gocspx- ops_eyj",
         r"(?:AT[AC]TT3|ATBB|PMAK-|sntry[su]_|glsa_|glc_|NRAK-|shp(?:at|ss|ca|pa)_|lin_api_|ntn_"
         r"|figd_|GOCSPX-|ops_eyJ)",
     ),
-    _form("age-secret-key-", r"\bAGE-SECRET-KEY-1([A-Z0-9]{20,100})"),
-    _form("munge:", r"\bMUNGE:([A-Za-z0-9+/=]{20,4000})"),
+    _form("age-secret-key-", _WORD_BEGIN + r"AGE-SECRET-KEY-1([A-Z0-9]{20,100})"),
+    _form("munge:", _WORD_BEGIN + r"MUNGE:([A-Za-z0-9+/=]{20,4000})"),
     # The base64 of "-----BEGIN": keys in kubeconfig files and Kubernetes' secrets.
-    _form("ls0tls1crudjti", r"\bLS0tLS1CRUdJTi([A-Za-z0-9+/=]{20,16000})"),
-    _form("eyj", r"(?<![\w-])eyJ([\w-]{6,4000}\.[\w-]{6,4000}(?:\.[\w-]{0,2000})?)"),
+    _form("ls0tls1crudjti", _WORD_BEGIN + r"LS0tLS1CRUdJTi([A-Za-z0-9+/=]{20,16000})"),
+    _form(
+        "eyj", r"(?:(?<![\w-])|(?<=\\[nrt]))eyJ([\w-]{6,4000}\.[\w-]{6,4000}(?:\.[\w-]{0,2000})?)"
+    ),
     # The password of a URL; the user's name is kept. The signature of one that is signed.
     _form("://", r"://[^\s/?#@:\"'<>]{0,100}:([^\s/?#@\"'<>]{1,200})@"),
     _form("sig=", r"[?&]sig=([A-Za-z0-9%+/=_-]{20,200})"),
@@ -123,7 +129,7 @@ _FORMS = (
         + _ANY
         + r"{4,2000})",
     ),
-    _named("bearer", r"\bbearer\s{1,3}([a-z0-9._~+/=-]{16,2000})"),
+    _named("bearer", _WORD_BEGIN + r"bearer\s{1,3}([a-z0-9._~+/=-]{16,2000})"),
     _named(
         "cookie",
         r"\bcookie" + _IS + r"([^\s\\\"',;=\x1b]{1,60}=[^\s\"'\x1b][^\r\n\"'\x1b]{7,4000})",
@@ -145,8 +151,10 @@ _FORMS = (
         "curl",
         r"\bcurl\s[^\n]{0,300}?(?:-u|--user)[\s=]{0,3}[\"']?[^\s:\"']{1,100}:([^\s\"']{1,200})",
     ),
-    _form("sshpass", r"\bsshpass\s{1,3}-p\s{0,3}[\"']?([^\s\"']{1,200})"),
-    _form("wandb login", r"\bwandb login (?:--?[a-z=.:/-]{1,60} ){0,4}([0-9a-f]{40})\b"),
+    _form("sshpass", _WORD_BEGIN + r"sshpass\s{1,3}-p\s{0,3}[\"']?([^\s\"']{1,200})"),
+    _form(
+        "wandb login", _WORD_BEGIN + r"wandb login (?:--?[a-z=.:/-]{1,60} ){0,4}([0-9a-f]{40})\b"
+    ),
     # netrc(5), and the file of Docker's logins.
     _named(
         "machine",
