@@ -16,7 +16,7 @@ import pytest
 from firstfault.app.links import Links
 from firstfault.app.rendering import slack_payload
 from firstfault.deliver.files import Files
-from firstfault.deliver.outcome import Failed, Sent, retry_at
+from firstfault.deliver.outcome import Failed, Needless, Sent, retry_at
 from firstfault.deliver.slack import Slack, retry_after_s
 from firstfault.model import verdict as v
 from firstfault.model.jobs import Delivery, StoredVerdict
@@ -52,6 +52,19 @@ def test_a_message_reaches_slack_with_link_and_delivery_id() -> None:
     assert "https://ff.example/jobs/c1/12" in said
     assert "d1e2f3" in said
     assert "Revised" not in said
+
+
+def test_a_revision_that_names_the_same_cause_and_place_is_no_new_message() -> None:
+    before = msgspec.structs.replace(
+        verdict(), cause=v.Cause("memory.cgroup-oom", "It ran out", "user", v.LIKELY)
+    )
+    elsewhere = msgspec.structs.replace(before, initiator=v.Initiator(rank=4, host="n3"))
+
+    with SlackServer() as server:
+        assert isinstance(slack(server).send(delivery(verdict(), before)), Needless)
+        assert slack(server).send(delivery(verdict(), elsewhere)) == Sent()
+
+        assert len(server.messages) == 1
 
 
 def test_a_revision_says_what_changed() -> None:
