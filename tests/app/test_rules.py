@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 
 from firstfault.app.rules import Rule, Rules, Subject, decide, held_until
@@ -219,3 +221,11 @@ def test_the_example_is_sound() -> None:
 
     assert rules.rule
     assert rules.lists
+
+
+def test_the_page_has_every_key_of_a_rule() -> None:
+    page = (EXAMPLE.parents[2] / "docs" / "delivery.md").read_text("utf-8")
+    rules = page.partition("## Rules")[2].partition("## Mail")[0]
+
+    keys = {field.encode_name for field in msgspec.structs.fields(Rule)}
+    assert set(re.findall(r"^\| `([a-z_]+)` \| (?:needed|none|`[^|]*`) \|", rules, re.M)) == keys
