@@ -14,14 +14,20 @@ import msgspec
 import requests
 import sqlalchemy as sa
 
-from firstfault.app import credentials, slack_readers
+from firstfault.app import credentials, outlets, slack_readers
 from firstfault.app.accounting import slurm_of
 from firstfault.app.certificate import tls_of
+from firstfault.app.channels import SLACKS
 from firstfault.app.customs import patterns_of, template_faults
 from firstfault.app.intake import signatures_of
+from firstfault.app.links import links_of
+from firstfault.app.rules import idle_patterns
+from firstfault.app.rules_file import rules_of
 from firstfault.app.workers import StartError
 from firstfault.config import Config, ConfigError
+from firstfault.deliver import mail
 from firstfault.deliver.bot import Bot, SlackError
+from firstfault.deliver.outcome import Failed
 from firstfault.intake import spool
 from firstfault.intake.site import install
 from firstfault.signatures import SignatureError
@@ -67,6 +73,11 @@ def points(config: Config) -> Iterator[Point]:
     yield _point("slurm", lambda: _slurm(config))
     yield _point("slack", lambda: _slack(config))
     yield _point("slack bot", lambda: _slack_bot(config))
+    yield _point("mail", lambda: _mail(config))
+    yield _point("webhook", lambda: _webhook(config))
+    yield _point("apprise", lambda: _apprise(config))
+    yield _point("admin comment", lambda: _admin_comment(config))
+    yield _point("rules", lambda: _rules(config))
     yield _point("pages", lambda: _pages(config))
     yield _point("links", lambda: _links(config))
     yield _point("metrics", lambda: _metrics(config))
@@ -209,6 +220,56 @@ def _slack_bot(config: Config) -> str:
     except SlackError as error:
         raise _Wrong(f"{error.failed.reason}") from error
     return f"{name}, writes to {' and '.join(told)}; nothing was posted"
+
+
+def _mail(config: Config) -> str:
+    if not config.mail.server:
+        raise _Off("off (mail.server is not set)")
+    _secret("mail.password_file", config.mail.password_file)
+    server = outlets.mail_server(config)
+    answer = mail.tried(server)
+    if isinstance(answer, Failed):
+        raise _Wrong(answer.reason)
+    whose = f" and lets {server.user} in" if server.user else ""
+    return f"{server.host} port {server.port} answers{whose}; nothing was sent"
+
+
+def _webhook(config: Config) -> str:
+    _secret("webhook.url_file", config.webhook.url_file)
+    _secret("webhook.secret_file", config.webhook.secret_file)
+    url, key = credentials.webhook_target(config)
+    if not url:
+        raise _Off("off (webhook.url is not set)")
+    outlets.body_of(config, links_of(config))
+    return f"posts to {urlsplit(url).hostname}, {'signed' if key else 'unsigned'}; not tried"
+
+
+def _apprise(config: Config) -> str:
+    _secret("apprise.urls_file", config.apprise.urls_file)
+    names = [name for name, _ in outlets.apprise_of(config, links_of(config))]
+    if not names:
+        raise _Off("off (apprise.urls_file is not set)")
+    return f"{', '.join(names)}; not tried"
+
+
+def _admin_comment(config: Config) -> str:
+    if not config.admin_comment.enabled:
+        raise _Off("off (admin_comment.enabled = false)")
+    outlets.admin_comment(config)
+    return "sacctmgr is there; whether it may write is seen at the first failure"
+
+
+def _rules(config: Config) -> str:
+    if not config.delivery.rules:
+        raise _Off("none (delivery.rules is not set): every channel gets every report")
+    rules = rules_of(config)
+    known = [name for name, _ in outlets.outlets_of(config, rules)] + list(SLACKS)
+    for name, pattern in idle_patterns(rules, known):
+        raise _Wrong(
+            f"delivery.rules {config.delivery.rules}: rule {name!r} sends to {pattern!r}, and no "
+            f"channel fits it. There are: {', '.join(known)}."
+        )
+    return f"{len(rules.rule)} rules in {config.delivery.rules} are sound"
 
 
 def _pages(config: Config) -> str:
