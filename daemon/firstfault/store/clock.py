@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from firstfault.model import jobs as j
 from firstfault.store.database import Database
-from firstfault.store.schema import deliveries, jobs, sweeps
+from firstfault.store.schema import deliveries, jobs, messages, sweeps
 
 # What has been cannot lie in the future, and what is to come can, by what is really waited for.
 _PAST = (jobs.c.first_seen_at, jobs.c.settled_at, jobs.c.tried_at)
@@ -18,8 +18,8 @@ _TO_COME = (jobs.c.look_at, jobs.c.ask_at, jobs.c.lease_until)
 def bring_near(database: Database, now: dt.datetime, longest: dt.timedelta) -> int:
     """Makes due now what the clock of before had put off; returns how much that was.
 
-    Touched are jobs that were seen in what is the future now, and jobs and deliveries that are put
-    off by more than ``longest``. A job that is due too early is put off anew when it is looked at.
+    Touched are jobs that were seen in what is the future now, and jobs, deliveries and messages that
+    are put off by more than ``longest``. A job that is due too early is put off anew when it is looked at.
     """
     far = now + longest
     wrong = sa.or_(*(time > now for time in _PAST), *(time > far for time in _TO_COME))
@@ -30,6 +30,9 @@ def bring_near(database: Database, now: dt.datetime, longest: dt.timedelta) -> i
             deliveries.update()
             .where(deliveries.c.state == j.PENDING, deliveries.c.next_at > far)
             .values(next_at=now)
+        ).rowcount
+        touched += connection.execute(
+            messages.update().where(messages.c.next_at > far).values(next_at=now)
         ).rowcount
         connection.execute(sweeps.update().where(sweeps.c.until_at > now).values(until_at=now))
     return touched
