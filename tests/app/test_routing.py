@@ -17,6 +17,7 @@ from firstfault.model.case import Case
 from firstfault.model.jobs import DELIVERED, Delivery
 from firstfault.model.slurm import JobFacts, StepFacts
 from firstfault.store import deliveries, evidence, listing, work
+from firstfault.store.backlog import backlog
 from firstfault.store.database import open_store
 from tests.app.test_passes import TIMING, Daemon, Kept, verdict
 from tests.intake.records import ENDED_AT, fields
@@ -172,6 +173,7 @@ def test_in_a_quiet_time_it_is_held_back_and_goes_at_its_end(daemon: Ruled) -> N
     daemon.rules = Rules(rule=(quiet,))
     daemon.take("n1", "n2")
     held = (len(daemon.slack.sent), len(daemon.report.sent))
+    waits = backlog(daemon.database, ["slack"], daemon.at + dt.timedelta(minutes=30)).outbox[0]
     until = held_until(quiet, ZoneInfo("UTC"), daemon.at)
     assert until is not None
     daemon.after((until - daemon.at).total_seconds() - 1)
@@ -179,6 +181,7 @@ def test_in_a_quiet_time_it_is_held_back_and_goes_at_its_end(daemon: Ruled) -> N
     daemon.after(1)
 
     assert held == (0, 1)
+    assert (waits.pending, waits.oldest_s) == (1, 0)
     assert (still, len(daemon.slack.sent)) == (0, 1)
 
 

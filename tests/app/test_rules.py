@@ -197,6 +197,7 @@ def test_why_tells_each_rule_that_was_applied() -> None:
             "[[rule]]\nname = 'x'\nquiet = '22-7'",
             "quiet is '22-7'; it must be like \"22:00-07:00\"",
         ),
+        ("[[rule]]\nname = 'x'\nquiet = '07:00-07:00'", "quiet is '07:00-07:00'; it must be"),
         ("[[rule]]\nname = 'x'\nrepeat_days = 0", "it must be more than 0"),
         ("[[rule]]\nname = 'x'\nrepeat_days = nan", "it must be more than 0"),
         ("[[rule]]\nname = 'x'\nnodes_min = 9\nnodes_max = 8", "no job has so many"),

@@ -87,7 +87,9 @@ def _check_keys(data: dict[str, Any], kind: type[msgspec.Struct], where: str) ->
 def _mistaken(rule: Rule, where: str) -> None:
     if rule.quiet:
         try:
-            times(rule.quiet)
+            begin, end = times(rule.quiet)
+            if begin == end:
+                raise ValueError
         except ValueError:
             raise ConfigError(
                 f'{where}quiet is {rule.quiet!r}; it must be like "22:00-07:00".'

@@ -22,7 +22,8 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Outbox(msgspec.Struct, frozen=True):
-    """One channel: ``oldest_s`` is the age of the oldest delivery that is pending, due or not."""
+    """One channel: ``oldest_s`` is for how long the oldest delivery that is pending has been; one
+    that is held back until later is not late yet."""
 
     channel: str
     pending: int
@@ -82,7 +83,10 @@ def _outbox(connection: sa.Connection, channel: str, now: dt.datetime) -> Outbox
         ).scalar_one()
         for state in (j.PENDING, j.DEAD, j.SHADOW)
     }
-    oldest = sa.select(sa.func.min(deliveries.c.created_at)).where(*which(j.PENDING))
+    held_back = sa.and_(deliveries.c.attempts == 0, deliveries.c.next_at > now)
+    oldest = sa.select(sa.func.min(deliveries.c.created_at)).where(
+        *which(j.PENDING), sa.not_(held_back)
+    )
     return Outbox(
         channel=channel,
         pending=counts[j.PENDING],
