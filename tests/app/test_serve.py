@@ -22,6 +22,7 @@ from firstfault.store.database import connect
 from firstfault.store.schema import deliveries, evidence, jobs, verdicts
 from tests.app.processes import Daemon, configure, serve_once
 from tests.fakes.slack import SlackServer
+from tests.fakes.slack_api import SlackApi
 from tests.intake.records import fields, file, put
 
 LONG_AGO = dt.datetime(2026, 11, 30, tzinfo=dt.UTC)
@@ -221,6 +222,34 @@ def test_check_passes_on_a_host_that_is_set_up(tmp_path: Path) -> None:
     assert checked.exit_code == 0, checked.stdout
     assert "ok    slack: 127.0.0.1 answers" in checked.stdout
     assert "off   slurm" in checked.stdout
+
+
+@pytest.mark.parametrize(
+    ("admins", "token", "status", "said"),
+    [
+        (
+            "C0123456789",
+            SlackApi.TOKEN,
+            0,
+            "ok    slack bot: firstfault in Tests, writes to slack-",
+        ),
+        ("", SlackApi.TOKEN, 1, "it writes to nobody: set [owners] for owners, or slack.admins."),
+        ("C0123456789", "xoxb-another", 1, "invalid_auth. Check slack.token_file."),
+    ],
+)
+def test_check_asks_slack_whether_the_bots_token_works(
+    tmp_path: Path, admins: str, token: str, status: int, said: str
+) -> None:
+    (tmp_path / "token").write_text(token)
+    (tmp_path / "token").chmod(0o600)
+    with SlackApi({}) as slack:
+        known = {"token_file": str(tmp_path / "token"), "api_url": slack.url, "admins": admins}
+        checked = run(check, "--config", str(configure(tmp_path, slack=known)))
+
+        assert slack.messages == []
+    assert checked.exit_code == status, checked.stdout
+    assert said in checked.stdout
+    assert token not in checked.output
 
 
 def test_check_names_each_failure_with_its_remedy(tmp_path: Path) -> None:
