@@ -417,6 +417,7 @@ def _numbers(config: Config) -> list[tuple[str, str]]:
     # Longer, and a question or a delivery would be claimed anew while it is under way.
     most = {"slurm.timeout_s": 60, "slack.timeout_s": 25, "owners.command_timeout_s": 25}
     most |= {f"{table}.timeout_s": 25 for table in _CHANNELS}
+    most["mail.timeout_s"] = 15  # the owner is looked up before
     values: dict[str, Any] = keys(config)
     wrong = [
         (key, "must be a finite number.")

@@ -69,7 +69,7 @@ def test_an_empty_file_is_the_defaults() -> None:
             "[mail]\nserver = 'h'\nsender = 'a@b.c'\nsecurity = 'none'\nuser = 'u'",
             "a password must be encrypted",
         ),
-        ("[mail]\ntimeout_s = 26", "f: mail.timeout_s: is 26.0; it must be 25 or less"),
+        ("[mail]\ntimeout_s = 16", "f: mail.timeout_s: is 16.0; it must be 15 or less"),
         ("[webhook]\nurl = 'https://h/x'\nurl_file = '/w'", "keep one"),
         ("[delivery]\nrules = 'rules.toml'", "f: delivery.rules: is 'rules.toml'; it must be an"),
         ("[spool", "f: is not TOML"),

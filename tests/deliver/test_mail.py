@@ -271,7 +271,7 @@ def test_a_server_that_answers_byte_by_byte_is_not_waited_for() -> None:
 
     assert isinstance(result, Failed)
     assert result.retry
-    assert "within 1.2 s" in result.reason
+    assert "within 0.8 s" in result.reason
 
 
 def test_a_server_that_is_away_is_tried_again() -> None:

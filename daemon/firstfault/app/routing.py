@@ -78,7 +78,7 @@ def subject(database: Database, rules: Rules, job: JobStatus, verdict: v.Verdict
     user = facts.user or verdict.job.user or known.get("SLURM_JOB_USER")
     days = max((rule.repeat_days or 0.0 for rule in rules.rule), default=0.0)
     same_at = None
-    if days and verdict.fingerprint is not None:
+    if days and user is not None and verdict.fingerprint is not None:
         since = job.last_ended_at - dt.timedelta(days=days)
         same_at = listing.same_failure_at(database, job, user, verdict.fingerprint, since=since)
     return Subject(

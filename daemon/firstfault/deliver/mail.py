@@ -67,7 +67,7 @@ class Mail:
         self._max_bytes = max_bytes
 
     def send(self, delivery: Delivery) -> Result:
-        """Sends once; the server has three times its time-out for all of it."""
+        """Sends once; the server has twice its time-out for all of it."""
         try:
             receivers = self._receivers(delivery)
         except OwnerError as error:
@@ -77,7 +77,7 @@ class Mail:
             return Needless(f"no mail address is known of {user or 'the owner'}, or they want none")
         letter, now = self._letter(delivery), dt.datetime.now(dt.UTC)
         content = message(delivery, letter, self._sender, receivers, now, self._max_bytes)
-        seconds = 3 * self._server.timeout_s
+        seconds = 2 * self._server.timeout_s
         late = Failed(f"{self._server!r} did not take the message within {seconds:g} s")
         return within(
             seconds, lambda: _posted(self._server, self._sender, receivers, content), late

@@ -103,7 +103,7 @@ def verdict_of(database: Database, job_key: int, revision: int) -> v.Verdict | N
 def same_failure_at(
     database: Database,
     job: j.JobStatus,
-    user: str | None,
+    user: str,
     fingerprint: str,
     since: dt.datetime,
 ) -> dt.datetime | None:
