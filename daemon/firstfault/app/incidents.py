@@ -74,15 +74,17 @@ class Incidents:
 
     def _say(self, changed: common_causes.Changed) -> None:
         for incident in common_causes.listed(self._database, 1, key=changed.key):
-            say(
-                logging.WARNING if changed.opened else logging.INFO,
-                "incident" if changed.opened else "incident-grows",
-                incident=incident.key,
-                cluster=incident.cluster,
-                kind=incident.kind,
-                name=incident.name,
-                jobs=incident.jobs,
-            )
+            known = {
+                "incident": incident.key,
+                "cluster": incident.cluster,
+                "kind": incident.kind,
+                "name": incident.name,
+                "jobs": incident.jobs,
+            }
+            if changed.opened:
+                say(logging.WARNING, "incident", **known)
+            else:
+                say(logging.INFO, "incident-grows", **known)
 
     def _remove_old(self, now: dt.datetime) -> None:
         if self._removed_at is not None and now < self._removed_at + _OLD_EVERY:
