@@ -42,6 +42,8 @@ _MOST_STRETCHES = 100
 _ENDS = (AgentSignalled, Cancelled, StepEnded)
 # Slurm's word begins its line, but for a label or a time: else another's output was cut off there.
 _OWN_LINE = re.compile(r"(?:20\d\d-\S{5,40} )?\s*(?:\d{1,7}: )?(?:srun|slurmstepd)")
+# What a dump of stacks may begin with: of most lines no more is looked at.
+_DUMPS = frozenset("CFPT")
 # So many lines before the end tell whether output was held back: more than a buffer has.
 _TAIL = 600
 # So many steps of work after a telling line are work.
@@ -126,9 +128,10 @@ def read_output(document: Document, zone: Zone) -> Output:
         if task is not None and text.startswith("slurmstepd-") and (node := stepd_node(text)):
             task_hosts.add((task, node))
         found = _events(line, stream, zone)
-        stacks = stream.stacks.feed(line)
+        stacks = (stream.stacks.active or text[:1] in _DUMPS) and stream.stacks.feed(line)
         dumped = dumped or stacks
-        if said and not (stacks or stream.tracebacks.inside or any(map(_is_telling, found))):
+        telling = bool(found) and any(map(_is_telling, found))
+        if said and not (telling or stacks or stream.tracebacks.inside):
             stream.words.feed(line)
             tail.append(line)
             if dumped and not over and progress(line.text):

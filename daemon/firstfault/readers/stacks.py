@@ -52,10 +52,15 @@ class StackReader:
         self._frames: list[Frame] = []
         self._named = False
 
+    @property
+    def active(self) -> bool:
+        """Whether a dump has begun: then every line may belong to it."""
+        return self._head is not None or self._pid is not None
+
     def feed(self, line: Line) -> bool:
         """Whether ``line`` belongs to a dump."""
         text = line.text
-        if self._head is None and self._pid is None:
+        if not self.active:
             if not text.startswith(
                 ("Thread ", "Current thread 0x", "Timeout (", "Process ", "Fatal")
             ):
