@@ -170,7 +170,7 @@ def queue_entry(environment: str, folder: Path, owner: Owner) -> bytes:
 def write_config(stage: Stage, port: int) -> None:
     """The daemon's configuration: everything in the demo's folder, pages on loopback."""
     sacct = stage.folder / "sacct"
-    # the recorded answer of sacct, with the delimiter that the daemon asks for
+    # the recorded answer of sacct --parsable, with the delimiter that the daemon asks for
     sacct.write_text(
         "#!/bin/sh\n"
         f"file={stage.folder}/sacct.txt\n"
@@ -180,7 +180,7 @@ def write_config(stage: Stage, port: int) -> None:
         "    --delimiter=*) delimiter=${argument#*=} ;;\n"
         "  esac\n"
         "done\n"
-        'sed "s/|/$delimiter/g" "$file"\n',
+        'sed "s/$/|/; s/|/$delimiter/g" "$file"\n',
         "utf-8",
     )
     sacct.chmod(0o700)

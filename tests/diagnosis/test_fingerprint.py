@@ -39,7 +39,7 @@ def elsewhere(evidence: Case) -> Case:
             data = excerpt.data
             for pattern, instead in ANOTHER:
                 data = pattern.sub(instead, data)
-            excerpts.append(msgspec.structs.replace(excerpt, data=data))
+            excerpts.append(msgspec.structs.replace(excerpt, stored=data, like=None))
         documents.append(msgspec.structs.replace(document, excerpts=tuple(excerpts)))
     return msgspec.structs.replace(evidence, documents=tuple(documents), facts=None)
 

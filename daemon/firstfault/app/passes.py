@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from firstfault.app import counters, lifecycle
+from firstfault.app import counters, lifecycle, memory
 from firstfault.app import ends as which_ends
 from firstfault.app.admission import admitted
 from firstfault.app.journal import say, trouble
@@ -271,6 +271,8 @@ def _case(database: Database, job: JobStatus) -> tuple[Case, tuple[str, ...]]:
 def _verdict(database: Database, diagnose: Diagnose, job: JobStatus) -> v.Verdict:
     try:
         told, notes = _case(database, job)
+        if job.nodes_reported >= lifecycle.PACE_NODES:
+            memory.give_back()
         verdict = diagnose(told)
         if notes:
             verdict = msgspec.structs.replace(verdict, notes=(*verdict.notes, *notes))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from firstfault.model.case import Case, NodeCoverage
-from firstfault.model.document import Clock, Document, Excerpt
+from firstfault.model.document import Clock, Document, Excerpt, dictionary, packed
 from firstfault.model.evidence import EvidenceRecord, RecordFile, documents
 from firstfault.model.slurm import JobFacts
 from firstfault.readers import nodelist
@@ -23,6 +23,10 @@ class _Copy(msgspec.Struct, frozen=True):
     document: Document
 
 
+# From so many nodes on, memory counts for more than time.
+_MANY = 1000
+
+
 def case(records: Sequence[EvidenceRecord], facts: JobFacts | None) -> Case:
     """The evidence of ``records``, all of one end of one job, with what Slurm says of it.
 
@@ -34,8 +38,12 @@ def case(records: Sequence[EvidenceRecord], facts: JobFacts | None) -> Case:
     newest = _newest(records)
     found: list[Document] = []
     copies: list[_Copy] = []
+    like = b""
     for record in newest:
         own = documents(record)
+        if len(newest) >= _MANY:
+            like = like or dictionary(own)
+            own = [packed(document, like) for document in own]
         for file, document in zip(record.files, own, strict=False):
             copies.append(_Copy(record, file, document))
         found += own[len(record.files) :]

@@ -16,8 +16,10 @@ from firstfault.model.event import Traceback
 from firstfault.model.line import Place, Span, Speaker
 from firstfault.readers.python import parse_traceback, split_message
 from firstfault.readers.times import epoch
-from firstfault.streams.lines import LONGEST_QUOTE, run_folder
+from firstfault.streams.lines import run_folder
 
+# The message stands first; the stack behind it is told line by line elsewhere.
+_QUOTE = 600
 # torch/_utils.py, ExceptionWrapper: what a DataLoader's worker or a replica raised, raised anew.
 _CAUGHT = re.compile(r"Caught \w{1,100} in .{1,200}\.\nOriginal Traceback")
 _TYPED = re.compile(r"([A-Za-z_][\w.]{0,200}): ?(.*)$", re.DOTALL)
@@ -54,7 +56,7 @@ def error_file_event(document: Document) -> Traceback | None:
     elif parsed is None:
         text = message
     first, more = split_message(text)
-    quote = data[:LONGEST_QUOTE].decode("utf-8", "replace").split("\n")[0]
+    quote = data[:_QUOTE].decode("utf-8", "replace").split("\n")[0]
     return Traceback(
         place=Place(document.name, 0, 1, quote),
         speaker=speaker,

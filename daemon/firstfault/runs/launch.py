@@ -70,7 +70,8 @@ def of_launch(launch: Launch, nodes: tuple[str, ...]) -> OfLaunch:
     if reads is not launch.reads:
         launch = msgspec.structs.replace(launch, reads=reads)
     task_hosts, clashes = _task_hosts(reads)
-    named = [_named_parts(read, nodes) for read in reads]
+    known: dict[Seen, Seen] = {}
+    named = [_named_parts(read, nodes, known) for read in reads]
     parts = [part for each in named for _, found in each.pairs for part in found]
     parts += [part for each in named for part in each.streams]
     pairs = [(event, found[0] if found else None) for each in named for event, found in each.pairs]
@@ -168,10 +169,16 @@ def _is_envelope(event: Traceback) -> bool:
     return event.type.endswith("ChildFailedError") and of_agent(event.frames)
 
 
-def _named_parts(read: Read, nodes: tuple[str, ...]) -> _Parts:
+# ``known`` keeps one of each: a job of thousands of nodes names the same ones again and again.
+def _named_parts(read: Read, nodes: tuple[str, ...], known: dict[Seen, Seen]) -> _Parts:
     lone = _lone_agent(read, nodes)
+
+    def named(event: Event, attempt: int) -> tuple[Seen, ...]:
+        parts = parts_of(event, attempt, lone_agent=lone, nodes=len(nodes))
+        return tuple(known.setdefault(part, part) for part in parts)
+
     pairs = tuple(
-        (event, parts_of(event, attempt, lone_agent=lone, nodes=len(nodes)))
+        (event, named(event, attempt))
         for event, attempt in zip(read.events, read.attempts, strict=True)
     )
     if read.output is None:

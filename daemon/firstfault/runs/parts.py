@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -119,19 +120,25 @@ def heard(
     return _seen(part, document, lone_agent=lone_agent)
 
 
+# One and the same where the parts of one process, read one after the other, name it.
+@lru_cache(maxsize=1024)
+def _key(kind: str, value: int | str) -> Key:
+    return kind, value
+
+
 def _seen(part: Seen, document: str, *, lone_agent: bool) -> Seen:
     agent = list(part.agent)
     if part.task is not None:
-        agent.append(("task", part.task))
+        agent.append(_key("task", part.task))
     if part.run is not None:
-        agent.append(("run", part.run))
+        agent.append(_key("run", part.run))
     if part.host is not None:
-        agent.append(("host", part.host))
+        agent.append(_key("host", part.host))
     if lone_agent and part.task is None:
-        agent.append(("document", document))
+        agent.append(_key("document", document))
     own: list[Key] = []
     if part.rank is not None:
-        own.append(("rank", part.rank))
+        own.append(_key("rank", part.rank))
     if part.pid is not None and part.local_rank is not None:
         # Nodes with pid namespaces of their own have the same low pids.
         own.append(("pid", document, part.task, part.pid, part.local_rank))

@@ -60,17 +60,19 @@ class Roster:
         for task, host in sorted(task_hosts.items()):
             if agents_on[host] == 1:
                 self._agents.join([("task", task), ("host", host)])
-        for part in parts:
+        # Many parts name the same things; each set of names joins but once.
+        bonds = tuple({_names(part): part for part in parts}.values())
+        for part in bonds:
             self._agents.join(part.agent)
         for one, other in same:
             self._agents.join((*one.agent, *other.agent))
         # A rank seen by two agents' names makes these one agent, which may join more ranks.
         for _ in range(3):
-            self._join_processes(parts)
+            self._join_processes(bonds)
         if agents is not None and self._join_last_folder(parts, agents):
-            self._join_processes(parts)
-        self._bases = self._contiguous(parts)
-        self._join_processes(parts)
+            self._join_processes(bonds)
+        self._bases = self._contiguous(bonds)
+        self._join_processes(bonds)
         self._named: dict[Key, set[str]] = {}
         for part in parts:
             if part.host is not None and part.agent:
@@ -188,6 +190,10 @@ class Roster:
         """The attempt's processes, by rank."""
         found = [each for each in self._processes.values() if each.attempt == attempt]
         return tuple(sorted(found, key=_order))
+
+
+def _names(part: Seen) -> tuple[object, ...]:
+    return part.attempt, part.own, part.agent, part.local_rank, part.rank
 
 
 def _order(process: Process) -> tuple[bool, int, str, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -17,6 +18,8 @@ from firstfault.runs.attempts import Attempts, speaker_of
 from firstfault.runs.launches import Cut, cuts, launch_at
 from firstfault.runs.reading import Read, jobs_named
 from firstfault.streams.lines import run_folder
+
+T = TypeVar("T")
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -78,14 +81,15 @@ def _part(
         def belongs(offset: int) -> bool:
             return launch_at(offset, found) == number
 
-    events = tuple(event for event in read.events if belongs(event.place.offset))
+    # What is one launch's as a whole, as nearly everything is, is not copied.
+    events = _those(read.events, lambda event: belongs(event.place.offset))
     numbers = Attempts(events) if read.output is not None else None
     output = read.output
     if output is not None:
         output = msgspec.structs.replace(
             output,
-            heard=tuple(each for each in output.heard if belongs(each.offset)),
-            advances=tuple(each for each in output.advances if belongs(each.offset)),
+            heard=_those(output.heard, lambda each: belongs(each.offset)),
+            advances=_those(output.advances, lambda each: belongs(each.offset)),
         )
     return msgspec.structs.replace(
         read,
@@ -96,6 +100,11 @@ def _part(
         ),
         output=output,
     )
+
+
+def _those(found: tuple[T, ...], wanted: Callable[[T], bool]) -> tuple[T, ...]:
+    chosen = tuple(each for each in found if wanted(each))
+    return found if len(chosen) == len(found) else chosen
 
 
 # The launch of each of torchrun's run folders: a table's error file names it, or an exception
