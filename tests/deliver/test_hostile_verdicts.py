@@ -40,12 +40,77 @@ MOST_SLACK = 100_000
 MAIL_BYTES = Config().mail.max_bytes
 # What a page may be made of. No script, no form, nothing that is fetched, no other style than ours.
 ELEMENTS = frozenset(
-    ["html", "head", "meta", "title", "style", "body", "header", "main", "aside", "footer", "section", "span", "strong", "small", "b", "br", "p", "h1", "h2", "h3", "ul", "ol", "li", "dl", "dt", "dd", "div", "figure", "figcaption", "pre", "code", "details", "summary", "a", "table", "caption", "thead", "tbody", "tr", "th", "td", "svg", "g", "line", "rect", "circle", "path", "text", "tspan", "polygon", "polyline", "desc"]
+    [
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "header",
+        "main",
+        "aside",
+        "footer",
+        "section",
+        "span",
+        "strong",
+        "small",
+        "b",
+        "br",
+        "p",
+        "h1",
+        "h2",
+        "h3",
+        "ul",
+        "ol",
+        "li",
+        "dl",
+        "dt",
+        "dd",
+        "div",
+        "figure",
+        "figcaption",
+        "pre",
+        "code",
+        "details",
+        "summary",
+        "a",
+        "table",
+        "caption",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "svg",
+        "g",
+        "line",
+        "rect",
+        "circle",
+        "path",
+        "text",
+        "tspan",
+        "polygon",
+        "polyline",
+        "desc",
+    ]
 )
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 HEADERS = frozenset(
-    ["from", "to", "subject", "date", "message-id", "in-reply-to", "references", "auto-submitted", "mime-version", "content-type", "content-transfer-encoding"]
+    [
+        "from",
+        "to",
+        "subject",
+        "date",
+        "message-id",
+        "in-reply-to",
+        "references",
+        "auto-submitted",
+        "mime-version",
+        "content-type",
+        "content-transfer-encoding",
+    ]
 )
 
 

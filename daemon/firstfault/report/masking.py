@@ -73,7 +73,8 @@ _FORMS = (
     # GitLab: of persons, deployments, runners, triggers, feeds, builds, clusters, mail, SCIM.
     _form(
         "glpat- gldt- glrt glptt- glft- glcbt- glagent- glimt- glsoat- glffct- gloas-",
-        _WORD_BEGIN + r"gl(?:pat|dt|rt|rtr|ptt|ft|cbt|agent|imt|soat|ffct|oas)-([A-Za-z0-9_.-]{20,300})",
+        _WORD_BEGIN
+        + r"gl(?:pat|dt|rt|rtr|ptt|ft|cbt|agent|imt|soat|ffct|oas)-([A-Za-z0-9_.-]{20,300})",
     ),
     _form("xox xapp-", _WORD_BEGIN + r"(?:xox[a-z]|xapp)-([A-Za-z0-9-]{10,300})"),
     _form("hooks.slack", r"hooks\.slack\.com/[a-z]{1,20}/([A-Za-z0-9/]{10,200})"),
