@@ -183,7 +183,7 @@ def terminal(delivery: Delivery) -> list[object]:
         plain = text.render(verdict, width=width)
         # A word of a command is never broken.
         commands = outline(verdict, text.LIMITS).commands.items
-        rows = {row for each in commands for row in text.command_rows(each, width)}
+        rows = {row.rstrip() for each in commands for row in text.command_rows(each, width)}
         lines = [line for line in plain.split("\n") if line not in rows]
         wrong += hidden(plain)
         wrong += [line for line in lines if cell_len(line) > width]
