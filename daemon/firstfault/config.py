@@ -171,7 +171,7 @@ class Slack(msgspec.Struct, frozen=True):
     gather_s: float = 3600.0
     per_hour: int = 20
     timeout_s: float = 10.0
-    attempts: int = 30
+    attempts: int = 160
 
     def __repr__(self) -> str:
         return "Slack(...)"  # the webhook is a secret
