@@ -6,7 +6,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -71,17 +71,22 @@ def test_a_munged_that_is_away_is_not_now(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("signature", "said"),
+    ("signed", "said"),
     [
-        ("", "a signature is needed"),
-        (senders.by_key(senders.statement(b"other")), "not the one that was signed"),
-        (senders.by_key(senders.statement(b"", at=1)), "behind the daemon's clock"),
-        (senders.by_key(senders.statement(b""), b"x" * 40), "not made with this daemon's key"),
-        (senders.by_key(senders.statement(b"", path="/v1/wanted")), "another path"),
+        (lambda: "", "a signature is needed"),
+        (lambda: senders.by_key(senders.statement(b"other")), "not the one that was signed"),
+        (lambda: senders.by_key(senders.statement(b"", at=1)), "behind the daemon's clock"),
+        (
+            lambda: senders.by_key(senders.statement(b""), b"x" * 40),
+            "not made with this daemon's key",
+        ),
+        (lambda: senders.by_key(senders.statement(b"", path="/v1/wanted")), "another path"),
     ],
 )
-def test_who_has_no_good_signature_is_not_heard(served: Served, signature: str, said: str) -> None:
-    status, answer, _ = served.post(packed(fields("n1")), signature)
+def test_who_has_no_good_signature_is_not_heard(
+    served: Served, signed: Callable[[], str], said: str
+) -> None:
+    status, answer, _ = served.post(packed(fields("n1")), signed())
 
     assert status == 401
     assert said in answer["error"]
