@@ -114,8 +114,7 @@ def test_each_task_of_an_array_is_a_job_of_its_own(daemon: Truth) -> None:
     raw = dict(line.split("|") for line in daemon.ask(*asked).splitlines())
 
     for name, job in raw.items():
-        verdict = daemon.verdict(job)
-        assert verdict["cause"]["id"] == "python.exception"
+        verdict = daemon.named(job, "python.exception")
         assert f"{verdict['job']['id']}_{verdict['job']['array_task']}" == name
 
 

@@ -227,3 +227,12 @@ def test_processes_of_other_users_are_only_summed() -> None:
     assert [each.command for each in kill.holders] == ["python3", "slurmstepd", *["loader"] * 3]
     assert kill.own == HeldTogether(10, (400_100 + sum(range(10, 18))) * 4)
     assert kill.others == HeldTogether(1, 900_000 * 4)
+
+
+def test_a_kill_at_the_head_of_a_log_that_begins_within_it_is_torn() -> None:
+    killed = "Memory cgroup out of memory: Killed process 71 (python) anon-rss:4kB, UID:1001"
+    (head,) = kills(killed)
+    later = kills("a invoked oom-killer: gfp_mask=0x1, order=0, oom_score_adj=0", killed, killed)
+
+    assert head.torn
+    assert [each.torn for each in later] == [False, False]

@@ -140,7 +140,8 @@ def _may_be_jobs(
         return False
     if event.job is not None:
         return not told.jobs and not _all_died_otherwise(deaths)
-    agrees = event.uid is not None and event.uid == told.uid
+    # At the head of a log that goes back for hours, a kill is as well an earlier job's of the owner.
+    agrees = event.uid is not None and event.uid == told.uid and not event.torn
     if agrees or (event.host or "") in notices:
         return True
     if told.jobs or told.uid is not None:

@@ -37,6 +37,7 @@ class OomKill(msgspec.Struct, frozen=True):
     program that kills for the node's sake: "earlyoom", "systemd-oomd" (a cgroup whole: its pid
     is 0). ``boot`` counts the boots in a log of several, from 1, None in a log of one.
     ``quoted`` is True where the line stood among a program's output: it may be the program's.
+    ``torn`` is True where the log begins within the kill: whose it was stood in what is lost.
     """
 
     place: Place
@@ -61,6 +62,7 @@ class OomKill(msgspec.Struct, frozen=True):
     killer: str = "kernel"
     boot: int | None = None
     quoted: bool = False
+    torn: bool = False
 
 
 class Trap(msgspec.Struct, frozen=True):

@@ -96,6 +96,8 @@ class OomReader:
         self._group: OomKill | None = None
         self._boot = 0
         self._pids: set[int] = set()
+        # Whether a kill's first lines were seen: before that, the log begins within one.
+        self._begun = False
 
     def feed(self, record: Record) -> Iterator[OomKill]:
         """The kills that this record completes. A record that no killer wrote kills nobody."""
@@ -103,6 +105,7 @@ class OomReader:
             yield from self.flush()
             self._boot = record.boot
             self._pids.clear()
+            self._begun = False
             self._done = self._group = None
         if record.writer != KERNEL:
             if kill := _by_program(record):
@@ -123,6 +126,7 @@ class OomReader:
         if _INVOKED.match(text):
             yield from self.flush()
             self._block = _Block()
+            self._begun = True
             self._done = self._group = None
             return
         block = self._block
@@ -133,6 +137,7 @@ class OomReader:
                 block = None
         if "oom-kill:" in text and (chosen := _chosen(record)):
             self._block = block = block or _Block()
+            self._begun = True
             block.chosen = chosen
         elif "Kill" in text and (match := _KILLED.match(text) or _KILLED_OLD.match(text)):
             kill = _killed(record, match, block, self._group)
@@ -142,6 +147,8 @@ class OomReader:
                 block.chosen = kill
                 return
             self._block = None
+            torn = block is None and not self._begun
+            kill = msgspec.structs.replace(kill, torn=torn)
             self._done = kill if block is None else _completed(kill, block)
             yield self._done
         elif "oom.group" in text and (match := _GROUP.match(text)):
