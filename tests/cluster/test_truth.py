@@ -113,8 +113,15 @@ def test_each_task_of_an_array_is_a_job_of_its_own(daemon: Truth) -> None:
     daemon.wait(lambda: daemon.ask(*asked).count("\n") == 49, "the accounting of all tasks")
     raw = dict(line.split("|") for line in daemon.ask(*asked).splitlines())
 
+    def causes() -> list[str]:
+        return [daemon.verdict(job)["cause"]["id"] for job in raw.values()]
+
+    # Where many tasks end at once a node may not know which output is whose: it names none then.
+    daemon.wait(lambda: causes().count("python.exception") >= 45, "the tasks' verdicts", 120)
+
+    assert set(causes()) <= {"python.exception", "unknown"}
     for name, job in raw.items():
-        verdict = daemon.named(job, "python.exception")
+        verdict = daemon.verdict(job)
         assert f"{verdict['job']['id']}_{verdict['job']['array_task']}" == name
 
 

@@ -131,13 +131,6 @@ class Truth:
         assert found is not None
         return found
 
-    def named(self, job: str, cause: str, seconds: float = 120) -> dict[str, Any]:
-        """The stored verdict once it names ``cause``: a record may come after the sweep did."""
-        self.wait(
-            lambda: self.verdict(job)["cause"]["id"] == cause, f"{cause} as cause of {job}", seconds
-        )
-        return self.verdict(job)
-
     def stored(self, job: str) -> dict[str, Any] | None:
         """The stored verdict on the job's last end, None where there is none."""
         with contextlib.closing(connect(self.store)) as database:

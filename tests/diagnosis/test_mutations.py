@@ -103,8 +103,11 @@ def tried(count: int, seed: int) -> tuple[Counter[str], list[str]]:
 def left_of(truth: dict[str, Any], mutant: Mutant) -> dict[str, Any]:
     """What is true of the evidence that is left: where its proof is gone, Slurm's own word holds.
 
-    ``gone`` names words without which another cause is the honest answer.
+    ``gone`` names words without which another cause is the honest answer. Where Slurm ended a job
+    that hung (``ended_by``), that is so whatever is left of the words that tell why it hung.
     """
+    if "ended_by" in truth:
+        truth = {**truth, "cause": [*truth["cause"], truth["ended_by"]]}
     key = truth.get("key", "").encode()
     data = b"".join(each.data for d in mutant.case.documents for each in d.excerpts)
     for word, causes in truth.get("gone", {}).items():
