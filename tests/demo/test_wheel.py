@@ -40,7 +40,7 @@ def expected() -> set[str]:
     for folder, prefix in PACKAGES.items():
         for path in (TOP / folder).rglob("*"):
             name = path.relative_to(TOP / folder)
-            scripts = ("build-pyz", "install-node")
+            scripts = ("build-pyz", "compile-pyz", "install-node")
             installed = not name.parts[0].startswith("firstfault-") and name.parts[0] not in scripts
             if path.is_file() and installed and "__pycache__" not in name.parts:
                 found.add(prefix + name.as_posix())
