@@ -58,4 +58,5 @@ def test_a_hostile_text_costs_each_reader_under_a_second(text: str) -> None:
     kind(document(text))
     spent = (middle - begun, later - middle, time.process_time() - later)
 
-    assert max(spent) < 1
+    # A pattern that backtracks takes minutes; a busy machine doubles the half second that is usual.
+    assert max(spent) < 5
