@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import re
 from pathlib import Path
 
 import msgspec
 
 from firstfault.readers.nodelist import expand
-from firstfault.slurm.command import run
-from firstfault.slurm.facts import FactsError
+from firstfault.slurm.scontrol import show
 
 CAP_BYTES = 16 * 1024 * 1024
 # scontrol(1), SLURM_TIME_FORMAT: without a zone a time cannot be told from elsewhere.
@@ -34,21 +32,16 @@ def maintenance(scontrol: Path, timeout_s: float, cluster: str = "") -> list[Res
 
     Raises `FactsError`.
     """
-    argv = [str(scontrol), *([f"--clusters={cluster}"] if cluster else [])]
-    argv += ["show", "reservation", "-o"]
-    environment = {"LC_ALL": "C", "PATH": "/usr/bin:/bin", "SLURM_TIME_FORMAT": _TIMES}
-    if "SLURM_CONF" in os.environ:
-        environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
-    try:
-        output = run(argv, environment, timeout_s, CAP_BYTES)
-    except OSError as error:
-        raise FactsError(f"{scontrol} cannot be run: {error.strerror}") from error
-    if output.stopped is not None:
-        raise FactsError(f"{scontrol}: {output.stopped}. Is slurmctld up (scontrol ping)?")
-    if output.status != 0:
-        said = output.stderr.decode("utf-8", "replace").strip()[-500:]
-        raise FactsError(f"{scontrol} show reservation ended with status {output.status}: {said}")
-    return read(output.stdout.decode("utf-8", "replace"))
+    printed = show(
+        scontrol,
+        "reservation",
+        "-o",
+        timeout_s=timeout_s,
+        cap_bytes=CAP_BYTES,
+        cluster=cluster,
+        more={"SLURM_TIME_FORMAT": _TIMES},
+    )
+    return read(printed)
 
 
 def read(text: str) -> list[Reservation]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from firstfault.slurm.command import run
 from firstfault.slurm.facts import FactsError
+from firstfault.slurm.scontrol import show
 
 CAP_BYTES = 4 * 1024 * 1024
 
@@ -34,20 +33,8 @@ def find(sacct: str) -> Path | None:
 
 
 def _kill_wait_s(scontrol: Path, timeout_s: float, cluster: str) -> float:
-    argv = [str(scontrol), *([f"--clusters={cluster}"] if cluster else []), "show", "config"]
-    environment = {"LC_ALL": "C", "PATH": "/usr/bin:/bin"}
-    if "SLURM_CONF" in os.environ:
-        environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
-    try:
-        output = run(argv, environment, timeout_s, CAP_BYTES)
-    except OSError as error:
-        raise FactsError(f"{scontrol} cannot be run: {error.strerror}") from error
-    if output.stopped is not None:
-        raise FactsError(f"{scontrol}: {output.stopped}. Is slurmctld up (scontrol ping)?")
-    if output.status != 0:
-        said = output.stderr.decode("utf-8", "replace").strip()[-500:]
-        raise FactsError(f"{scontrol} show config ended with status {output.status}: {said}")
-    found = _KILL_WAIT.search(output.stdout.decode("utf-8", "replace"))
+    printed = show(scontrol, "config", timeout_s=timeout_s, cap_bytes=CAP_BYTES, cluster=cluster)
+    found = _KILL_WAIT.search(printed)
     if found is None:
         raise FactsError(f"{scontrol} show config does not name KillWait in seconds")
     return float(found[1])
