@@ -11,7 +11,6 @@ import shutil
 import sqlite3
 import stat
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -25,6 +24,7 @@ from firstfault.store import evidence
 from tests.cluster import jobs, processes, slurm_cluster
 from tests.cluster.jobs import Run
 from tests.cluster.scenarios import SCENARIOS
+from tests.cluster.site_parts import build_collector, write_command
 from tests.fakes.slack import Message, SlackServer
 
 TOP = Path(__file__).resolve().parents[2]
@@ -225,14 +225,7 @@ def _install_epilog(session: Session) -> Path:
     for name in ("epilog", "work", "etc", "queue"):
         (base / name).mkdir()
     session.spool.mkdir(mode=0o770)
-    pyz = base / "etc/collector.pyz"
-    subprocess.run(
-        [sys.executable, "-I", str(TOP / "epilog/build-pyz"), "-o", str(pyz)],
-        check=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        timeout=60,
-    )
+    pyz = build_collector(base)
     ways = {
         "writes": f"FIRSTFAULT_SPOOL={session.spool}\n",
         jobs.PUSHES: f"FIRSTFAULT_SPOOL={base}/unsent\n"
@@ -265,11 +258,7 @@ def _install_epilog(session: Session) -> Path:
 def _configure(session: Session) -> Path:
     """The daemon's configuration: everything in the cluster's folder, Slack on loopback."""
     base = session.base
-    # the daemon runs sacct without Debian's own paths and without the cluster's environment
-    sacct = base / "etc/sacct"
-    exported = "".join(f"export {k}='{v}'\n" for k, v in slurm_cluster.environment(base).items())
-    sacct.write_text(f'#!/bin/sh\n{exported}TZ=UTC exec sacct "$@"\n')
-    sacct.chmod(0o755)
+    sacct = write_command(base, base / "etc/sacct", TZ="UTC")
     config = base / "etc/firstfault.toml"
     config.write_text(
         "allow_root = true\n"

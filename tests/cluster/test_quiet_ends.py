@@ -26,6 +26,7 @@ from tests.cluster import jobs, slurm_cluster
 from tests.cluster.jobs import Run
 from tests.cluster.scenarios import Scenario
 from tests.cluster.session import TOP, cluster_folder
+from tests.cluster.site_parts import build_collector, write_command
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -47,10 +48,7 @@ class Site:
         base = self.base
         for name in ("etc", "work"):
             (base / name).mkdir()
-        pyz = base / "etc/collector.pyz"
-        subprocess.run(
-            [sys.executable, "-I", TOP / "epilog/build-pyz", "-o", pyz], check=True, stdout=-3
-        )
+        pyz = build_collector(base)
         (base / "etc/silent").touch()
         for name, log in (("deaf", f"{base}/etc/silent"), (HEARS, "/dev/kmsg")):
             (base / f"etc/{name}.conf").write_text(
@@ -79,11 +77,7 @@ class Site:
 
     def configure(self) -> None:
         base = self.base
-        sacct = base / "etc/sacct"
-        variables = slurm_cluster.environment(base).items()
-        exported = "".join(f"export {key}='{value}'\n" for key, value in variables)
-        sacct.write_text(f'#!/bin/sh\n{exported}TZ=UTC exec sacct "$@"\n')
-        sacct.chmod(0o755)
+        sacct = write_command(base, base / "etc/sacct", TZ="UTC")
         self.config.write_text(
             "allow_root = true\n"
             f'[spool]\ndir = "{base}/records"\n'

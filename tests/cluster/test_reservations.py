@@ -10,6 +10,7 @@ import pytest
 from firstfault.slurm.reservations import maintenance
 from tests.cluster import slurm_cluster
 from tests.cluster.session import cluster_folder
+from tests.cluster.site_parts import write_command
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -18,11 +19,7 @@ def test_maintenance_is_read_from_a_running_slurm_in_utc(tmp_path: Path) -> None
     scontrol = tmp_path / "scontrol"
     with cluster_folder() as base:
         slurm_cluster.start(base)
-        exported = "".join(
-            f"export {k}='{v}'\n" for k, v in slurm_cluster.environment(base).items()
-        )
-        scontrol.write_text(f'#!/bin/sh\n{exported}export TZ=Asia/Kolkata\nexec scontrol "$@"\n')
-        scontrol.chmod(0o755)
+        write_command(base, scontrol, TZ="Asia/Kolkata")
         assert maintenance(scontrol, 30) == []
         before = dt.datetime.now(dt.UTC)
         for name, flags in (("maint", "maint,ignore_jobs"), ("course", "ignore_jobs")):

@@ -9,6 +9,7 @@ import pytest
 from firstfault.slurm.settings import kill_wait_s
 from tests.cluster import slurm_cluster
 from tests.cluster.session import cluster_folder
+from tests.cluster.site_parts import write_command
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -17,11 +18,6 @@ def test_kill_wait_is_read_from_a_running_slurm(tmp_path: Path) -> None:
     scontrol = tmp_path / "scontrol"
     with cluster_folder() as base:
         slurm_cluster.start(base)
-        # The daemon runs it where its own environment names the cluster.
-        exported = "".join(
-            f"export {k}='{v}'\n" for k, v in slurm_cluster.environment(base).items()
-        )
-        scontrol.write_text(f'#!/bin/sh\n{exported}exec scontrol "$@"\n')
-        scontrol.chmod(0o755)
+        write_command(base, scontrol)
 
         assert kill_wait_s(scontrol, 30) == slurm_cluster.KILL_WAIT_S

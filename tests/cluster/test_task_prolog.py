@@ -18,6 +18,7 @@ import pytest
 
 from tests.cluster import jobs, slurm_cluster
 from tests.cluster.session import TOP, cluster_folder
+from tests.cluster.site_parts import build_collector
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 NODES = ("n1", "n2")
@@ -45,9 +46,7 @@ class Site:
             place.mkdir()
         self.ranks.chmod(0o1777)
         (self.base / "work").chmod(0o1777)
-        pyz = self.base / "etc/collector.pyz"
-        build = [sys.executable, "-I", str(TOP / "epilog/build-pyz"), "-o", str(pyz)]
-        subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+        build_collector(self.base)
         for name in ("firstfault-epilog", "firstfault-task-prolog"):
             text = (TOP / "epilog" / name).read_text()
             default = "${FIRSTFAULT_CONF:-/etc/firstfault/epilog.conf}"

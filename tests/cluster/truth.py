@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from firstfault.store import listing
 from firstfault.store.database import connect
 from tests.cluster import jobs, processes, slurm_cluster
 from tests.cluster.session import TOP, cluster_folder
+from tests.cluster.site_parts import build_collector, write_command
 from tests.fakes.slack import SlackServer
 
 # A job with this comment runs no Epilog of ours, as where none is installed or a node died.
@@ -198,14 +198,7 @@ def _install(truth: Truth) -> Path:
     (base / "work").chmod(0o777)
     assert user.pw_uid
     (base / "records").mkdir(mode=0o770)
-    pyz = base / "etc/collector.pyz"
-    subprocess.run(
-        [sys.executable, "-I", str(TOP / "epilog/build-pyz"), "-o", str(pyz)],
-        check=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        timeout=60,
-    )
+    pyz = build_collector(base)
     (base / "etc/epilog.conf").write_text(
         f"FIRSTFAULT_QUEUE={base}/queue\n"
         "FIRSTFAULT_START=detach\n"
@@ -227,10 +220,7 @@ def _install(truth: Truth) -> Path:
 
 def _configure(truth: Truth) -> None:
     base = truth.base
-    sacct = base / "etc/sacct"
-    exported = "".join(f"export {k}='{v}'\n" for k, v in slurm_cluster.environment(base).items())
-    sacct.write_text(f'#!/bin/sh\n{exported}TZ=UTC exec sacct "$@"\n')
-    sacct.chmod(0o755)
+    sacct = write_command(base, base / "etc/sacct", TZ="UTC")
     truth.config.write_text(
         "allow_root = true\n"
         f'[spool]\ndir = "{base}/records"\n'

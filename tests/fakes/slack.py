@@ -13,16 +13,17 @@ next posts. As a webhook's it takes a message as often as it is sent: nothing he
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
+
+from tests.fakes.serving import Serving
 
 _MESSAGE_BYTES = 1 << 20
 
@@ -71,13 +72,12 @@ class SlackServer:
         self._planned: list[Answer] = []
         self._ended = threading.Event()
         self._arrived = threading.Condition()
-        self._server: _Server | None = None
-        self._thread: threading.Thread | None = None
+        self._serving: Serving | None = None
 
     @property
     def url(self) -> str:
-        assert self._server is not None, "SlackServer is used in a with statement"
-        return f"http://127.0.0.1:{self._server.server_address[1]}/services/T000/B000/XXXX"
+        assert self._serving is not None, "SlackServer is used in a with statement"
+        return f"http://127.0.0.1:{self._serving.port}/services/T000/B000/XXXX"
 
     def rate_limit(self, times: int = 1, retry_after_s: int = 1) -> None:
         """The next ``times`` posts are answered 429 with Retry-After."""
@@ -110,12 +110,7 @@ class SlackServer:
             return list(self.messages)
 
     def __enter__(self) -> SlackServer:
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        )
-        self._thread.start()
+        self._serving = Serving(_handler(self))
         return self
 
     def __exit__(
@@ -124,11 +119,9 @@ class SlackServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._server is not None and self._thread is not None
+        assert self._serving is not None
         self._ended.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._serving.stop()
 
     def take(self, content_type: str, body: bytes) -> tuple[Answer, Message | None]:
         """The answer to one post, and the message where it is kept."""
@@ -160,13 +153,6 @@ class SlackServer:
         except Invalid as error:
             return Answer(400, error.answer), None, str(error)
         return planned or Answer(200, "ok"), payload, ""
-
-
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Says nothing of a sender that was killed, or gave up."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 def _handler(slack: SlackServer) -> type[BaseHTTPRequestHandler]:

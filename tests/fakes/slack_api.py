@@ -12,17 +12,17 @@ calls of a method.
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
+from tests.fakes.serving import Serving
 from tests.fakes.slack import Answer, Invalid, check
 
 # docs.slack.dev/reference/methods: what each takes.
@@ -68,8 +68,7 @@ class SlackApi:
         self._last = 0
         self._ended = threading.Event()
         self._changed = threading.Condition()
-        self._server: ThreadingHTTPServer | None = None
-        self._thread: threading.Thread | None = None
+        self._serving: Serving | None = None
 
     @property
     def url(self) -> str:
@@ -113,12 +112,7 @@ class SlackApi:
         return self.messages
 
     def __enter__(self) -> SlackApi:
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        )
-        self._thread.start()
+        self._serving = Serving(_handler(self))
         return self
 
     def __exit__(
@@ -127,11 +121,9 @@ class SlackApi:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._server is not None and self._thread is not None
+        assert self._serving is not None
         self._ended.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._serving.stop()
 
     def take(self, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """The answer to one call."""
@@ -149,8 +141,8 @@ class SlackApi:
 
     @property
     def _root(self) -> str:
-        assert self._server is not None, "SlackApi is used in a with statement"
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        assert self._serving is not None, "SlackApi is used in a with statement"
+        return f"http://127.0.0.1:{self._serving.port}"
 
     def _said(
         self, path: str, method: str, headers: Mapping[str, str], body: bytes
@@ -254,13 +246,6 @@ def _arguments(method: str, headers: Mapping[str, str], body: bytes) -> dict[str
     if kind == "application/x-www-form-urlencoded" and method in _FORM:
         return dict(parse_qsl(body.decode()))
     raise Invalid("invalid_arg_name", f"{method} with {kind}")
-
-
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Says nothing of a caller that was killed, or gave up."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 def _handler(slack: SlackApi) -> type[BaseHTTPRequestHandler]:
