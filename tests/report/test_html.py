@@ -7,6 +7,8 @@ from firstfault.report import html
 from tests.report import verdicts as examples
 from tests.report.test_forms import Reader
 
+REPORTS = {"report failure", "report unknown", "report success"}
+
 
 def skeleton(page: str) -> set[tuple[str, frozenset[str]]]:
     return {(tag, frozenset(attributes)) for tag, attributes in Reader(page).elements}
@@ -91,3 +93,31 @@ def test_the_time_of_writing_is_shown_only_when_it_is_given():
 
     assert "written 2026-11-30 16:00:00 UTC" in html.render(examples.NONE, generated_at=at)
     assert "written" not in Reader(html.render(examples.NONE)).seen()
+
+
+@pytest.mark.parametrize("name", examples.EXAMPLES)
+def test_a_part_of_another_page_is_the_same_report_without_style_or_script(name: str):
+    verdict = examples.EXAMPLES[name]
+    part = html.body(verdict)
+    elements = Reader(part).elements
+    tags = {tag for tag, _ in elements}
+    attributes = {attribute for _, each in elements for attribute in each}
+
+    assert part in html.render(verdict)
+    assert elements[0][0] == "div" and elements[0][1]["class"] in REPORTS
+    assert not tags & {"style", "script", "main", "header", "footer", "html", "body"}
+    assert "style" not in attributes
+
+
+def test_no_rule_of_the_style_sheet_reaches_out_of_the_report():
+    css = re.sub(r"/\*.*?\*/", "", html.styles(), flags=re.S)
+    css = re.sub(r"@media [^{]*{", "", css)
+    selectors = [one.strip() for each in re.findall(r"([^{}]+){", css) for one in each.split(",")]
+
+    assert len(selectors) > 100
+    assert [one for one in selectors if not re.match(r"\.report(-page$|[ .]|$)", one)] == []
+
+
+def test_a_part_links_only_to_pages_too():
+    with pytest.raises(ValueError, match="links to http"):
+        html.body(examples.NONE, links=[html.Link("x", "javascript:alert(1)")])

@@ -51,7 +51,7 @@ def test_a_template_of_the_sites_makes_the_page() -> None:
 
 
 def test_each_is_replaced_alone_also_what_another_includes() -> None:
-    use(report_css="body { color: teal }", jobs_html="{{ nonsense }}")
+    use(report_css="body { color: teal }", mail_html="{{ nonsense }}")
 
     shown = html.render(VERDICT)
 
@@ -121,7 +121,7 @@ def test_what_is_wrong_is_known_before_any_page_is_made() -> None:
 
     assert len(faults) == 2
     assert faults[0].startswith("/etc/t/mail.html: mail.html line 1: Expected an expression")
-    assert faults[1].startswith("/etc/t/raport.html: no page is made with it. Ours are jobs.html")
+    assert faults[1].startswith("/etc/t/raport.html: no page is made with it. Ours are ")
 
 
 def test_our_own_templates_stand_the_sandbox_unchanged() -> None:

@@ -1,4 +1,7 @@
-"""The report as one self-contained HTML page: no script, nothing fetched, every value escaped."""
+"""The report as one self-contained HTML page: no script, nothing fetched, every value escaped.
+
+Or as a part of another page (`body`), which needs nothing but the style of `styles`.
+"""
 
 from __future__ import annotations
 
@@ -41,18 +44,39 @@ def render(
     It needs no more than ``style-src 'unsafe-inline'`` of a Content-Security-Policy and carries
     such a policy itself. Raises ValueError for a link that is not http, https or a local path.
     """
+    return page("report.html").render(
+        **_content(verdict, links),
+        generated_at=None if generated_at is None else w.moment(generated_at),
+        revision=revision,
+        version=firstfault.__version__,
+    )
+
+
+def body(verdict: v.Verdict, *, links: Sequence[Link] = ()) -> str:
+    """The report as one element, ``<div class="report">``, to stand in a page of the product's.
+
+    It begins with the page's ``h1``, needs the style sheet of `styles`, and holds neither script
+    nor style: ``style-src 'self'`` is enough. Raises ValueError as `render` does.
+    """
+    return page("report-body.html").render(**_content(verdict, links))
+
+
+def styles() -> str:
+    """The style sheet of `body`: no rule of it reaches out of ``.report``, but for the colours
+    that ``.report-page`` may have, too."""
+    return page("report.css").render()
+
+
+def _content(verdict: v.Verdict, links: Sequence[Link]) -> dict[str, object]:
     for link in links:
         if not _HREF.fullmatch(link.href):
             raise ValueError(f"a report links to http, https or a path, not {link.href!r}")
-    return page("report.html").render(
-        said=outline(_without_what_is_drawn(verdict), LIMITS),
-        picture=picture(verdict),
-        memory=memory_picture(verdict.memory),
-        generated_at=None if generated_at is None else w.moment(generated_at),
-        revision=revision,
-        links=links,
-        version=firstfault.__version__,
-    )
+    return {
+        "said": outline(_without_what_is_drawn(verdict), LIMITS),
+        "picture": picture(verdict),
+        "memory": memory_picture(verdict.memory),
+        "links": links,
+    }
 
 
 def _without_what_is_drawn(verdict: v.Verdict) -> v.Verdict:

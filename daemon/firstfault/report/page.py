@@ -13,6 +13,7 @@ import jinja2
 import markupsafe
 
 from firstfault.report import wording as w
+from firstfault.report.filters import FILTERS
 from firstfault.report.sandbox import Exceeded, Sandbox, own_loader
 
 Tell = Callable[[str, str], None]
@@ -35,7 +36,8 @@ class Page:
                 return site.render(self.name, context)
             except Exception as error:  # noqa: BLE001 - boundary: a site's template may do anything
                 said = site.failed(self.name, error)
-        return _footed(self._by_ours(context), said)
+        ours = self._by_ours(context)
+        return _footed(ours, said) if self.name.endswith(".html") else ours
 
     def _by_ours(self, context: Mapping[str, object]) -> str:
         return _own().get_template(self.name).render(context)
@@ -50,7 +52,7 @@ class Site:
     def __init__(self, folder: str, texts: Mapping[str, str], tell: Tell) -> None:
         self._folder = folder
         self._sandbox = Sandbox(folder, texts)
-        self._sandbox.filters["number"] = w.number
+        self._sandbox.filters.update(FILTERS)
         self._tell = tell
         self._told: set[tuple[str, str]] = set()
         self._given_up: dict[str, str] = {}
@@ -108,7 +110,7 @@ def _own() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["number"] = w.number
+    environment.filters.update(FILTERS)
     return environment
 
 
