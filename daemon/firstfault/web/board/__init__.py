@@ -1,0 +1,1 @@
+"""The pages of the dashboard: a module for each, with its places."""
