@@ -188,6 +188,15 @@ class Web(msgspec.Struct, frozen=True):
     link_days: int = 14
 
 
+class Explain(msgspec.Struct, frozen=True):
+    """[explain]: logs that readers of the pages send to have them explained."""
+
+    enabled: bool = True
+    max_bytes: int = 32 * 1024 * 1024
+    limit_s: float = 60.0
+    max_memory_bytes: int = 1024 * 1024 * 1024
+
+
 class Metrics(msgspec.Struct, frozen=True):
     """[metrics]: what Prometheus reads."""
 
@@ -228,6 +237,7 @@ class Config(msgspec.Struct, frozen=True):
     apprise: Apprise = Apprise()
     admin_comment: AdminComment = AdminComment()
     web: Web = Web()
+    explain: Explain = Explain()
     metrics: Metrics = Metrics()
     log: Log = Log()
 
@@ -403,6 +413,7 @@ def _numbers(config: Config) -> list[tuple[str, str]]:
         "intake.head_s",
         "intake.body_s",
     ]
+    positive += ["explain.max_bytes", "explain.limit_s", "explain.max_memory_bytes"]
     not_negative = (
         "incidents.reservations_s",
         "slack.gather_s",

@@ -11,7 +11,7 @@ import os
 import select
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -84,18 +84,46 @@ def gather(
     """
     named = {_spelled(path) for path in (*paths, *hosts)}
     places = {_spelled(path): host for path, host in hosts.items()}
-    documents: list[Document] = []
-    records: list[evidence.EvidenceRecord] = []
     warnings: list[str] = []
     entries = list(_files(sorted(named), places, warnings))
-    limit = share([_expected(path) for path, _ in entries], MOST_KEPT)
+    gathered = _gathered(entries, named, places, warnings, stdin, progress)
+    if not (gathered.case.documents or gathered.case.nodes_reported or warnings):
+        none = f"{', '.join(map(shown, sorted(named)))}: no logs there"
+        return msgspec.structs.replace(gathered, warnings=(none,))
+    return gathered
+
+
+def gather_named(files: Mapping[str, Path], hosts: Mapping[str, str]) -> Gathered:
+    """The case in ``files``: what each is called, and where a copy of it can be opened.
+
+    ``hosts`` maps a name, or the folder in names, to its host. What cannot be read is a warning.
+    When the files were last written is not known: the copies were written later.
+    """
+    places = {_spelled(path): host for path, host in hosts.items()}
+    entries = [(files[name], name) for name in sorted(files)]
+    return _gathered(entries, (), places, [], copies=True)
+
+
+def _gathered(
+    entries: Sequence[tuple[Path | None, str]],
+    named: Collection[str],
+    places: Mapping[str, str],
+    warnings: list[str],
+    stdin: BinaryIO | None = None,
+    progress: Progress | None = None,
+    *,
+    copies: bool = False,
+) -> Gathered:
+    documents: list[Document] = []
+    records: list[evidence.EvidenceRecord] = []
+    limit = share([_expected(path, name) for path, name in entries], MOST_KEPT)
     for path, name in entries:
         tell = partial(progress, shown(name)) if progress else None
         try:
             found = (
                 _from_stdin(stdin, limit, tell) if path is None else _from_file(path, limit, tell)
             )
-            document = _document(name, found, places)
+            document = _document(name, (found[0], None) if copies else found, places)
             if kind(document) is Kind.RECORD:
                 record = evidence.decode(b"".join(e.data for e in document.excerpts))
                 evidence.documents(record)
@@ -108,8 +136,6 @@ def gather(
                 raise UnreadableInput(f"{shown(name)}: {reason}") from error
             if not isinstance(error, _NoLog):
                 warnings.append(f"{shown(name)}: {reason}; left out")
-    if not documents and not records and not warnings:
-        warnings.append(f"{', '.join(map(shown, sorted(named)))}: no logs there")
     return Gathered(_case(documents, records), tuple(warnings))
 
 
@@ -130,14 +156,14 @@ def share(sizes: Iterable[int], most: int = MOST_KEPT) -> int:
 
 
 # How much there is in a file; nobody knows before it is read where it is packed or a pipe.
-def _expected(path: Path | None) -> int:
+def _expected(path: Path | None, name: str) -> int:
     if path is None:
         return WHOLE
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             return WHOLE
-        packed = path.suffix in (".gz", ".xz", ".zst", ".zstd")
+        packed = Path(name).suffix in (".gz", ".xz", ".zst", ".zstd")
         return min(WHOLE, status.st_size * (_PACKED if packed else 1))
     except OSError:
         return 0

@@ -27,9 +27,13 @@ class Output(msgspec.Struct, frozen=True):
 
 
 def run(
-    argv: Sequence[str], environment: Mapping[str, str], deadline_s: float, cap_bytes: int
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    deadline_s: float,
+    cap_bytes: int,
+    pass_fds: Sequence[int] = (),
 ) -> Output:
-    """Runs ``argv`` (absolute path first) in a session of its own.
+    """Runs ``argv`` (absolute path first) in a session of its own, with ``pass_fds`` open.
 
     At the deadline, or when it writes more than ``cap_bytes``, its whole group is killed; a
     child that does not die (it hangs in the kernel) is left behind. Raises OSError where it
@@ -43,6 +47,7 @@ def run(
         env=dict(environment),
         cwd="/",
         start_new_session=True,
+        pass_fds=pass_fds,
     )
     assert process.stdout is not None and process.stderr is not None
     out, err, stopped = b"", b"", "an error"
