@@ -200,7 +200,7 @@ def slack_messages(delivery: Delivery) -> Iterator[dict[str, object]]:
         yield dict(
             slack_brief.render(
                 current.verdict,
-                report_url=links.of(current),
+                report_url=links.for_owner(current),
                 message_id=delivery.delivery_id,
                 revision=current.revision,
                 jobs=tuple(str(number) for number in range(10)),
@@ -256,7 +256,7 @@ def unspaced(shown: str) -> str:
 
 
 def letters(delivery: Delivery) -> list[object]:
-    letter = outlets.letters(LINKS)(delivery)
+    letter = outlets.letters(LINKS.for_owner)(delivery)
     now = dt.datetime(2026, 12, 1, tzinfo=dt.UTC)
     sender, owner = "firstfault@example.org", ("alice@example.org",)
     data = mail.message(delivery, letter, sender, owner, now, MAIL_BYTES)

@@ -61,7 +61,7 @@ def mail(
 ) -> Mail:
     secured = "tls" if from_start else "starttls"
     server = Server(host, port, secured if tls else "none", tls, *login, timeout_s)  # type: ignore[arg-type]
-    return Mail(server, SENDER, lambda delivery: to, letters(Links("https://ff.example")), most)
+    return Mail(server, SENDER, lambda delivery: to, letters(Links("https://ff.example").page), most)
 
 
 def reason(result: Result) -> str:
@@ -197,7 +197,7 @@ def test_an_address_that_cannot_be_looked_up_is_tried_again() -> None:
     def failing(delivery: Delivery) -> tuple[str, ...]:
         raise OwnerError("owners.command: no end")
 
-    channel = Mail(Server("h", 1, "none"), SENDER, failing, letters(Links()), 1000)
+    channel = Mail(Server("h", 1, "none"), SENDER, failing, letters(Links().page), 1000)
 
     result = channel.send(delivery())
 

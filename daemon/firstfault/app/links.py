@@ -46,8 +46,9 @@ class Links:
             else None
         )
 
-    def of(self, stored: StoredVerdict) -> str | None:
-        """The link to a report, signed where a key is set; None where readers reach none."""
+    def for_owner(self, stored: StoredVerdict) -> str | None:
+        """The link for a job's owner alone: signed where a key is set; None where readers reach
+        none. What several people read carries `page`: a signed link opens to whoever has it."""
         if not self._public_url:
             return None
         return self.signed(stored) or self._public_url + path(stored)

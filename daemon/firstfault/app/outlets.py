@@ -25,7 +25,7 @@ from firstfault.deliver.outcome import Channel
 from firstfault.deliver.owners import OwnerError
 from firstfault.deliver.webhook import Webhook
 from firstfault.model import verdict as v
-from firstfault.model.jobs import Delivery
+from firstfault.model.jobs import Delivery, StoredVerdict
 from firstfault.report import mail as report_mail
 from firstfault.report.mail import Letter
 from firstfault.slurm import command, sacct
@@ -56,7 +56,7 @@ def _mail(config: Config, rules: Rules, links: Links) -> Iterator[tuple[str, Cha
             raise ConfigError("delivery.rules: lists are for mail: set mail.server.")
         return
     server, sender, most = mail_server(config), config.mail.sender, config.mail.max_bytes
-    letter, owners = letters(links), owners_of(config)
+    letter, owners = letters(links.page), owners_of(config)
 
     def owner(delivery: Delivery) -> tuple[str, ...]:
         user = delivery.current.verdict.job.user
@@ -66,7 +66,7 @@ def _mail(config: Config, rules: Rules, links: Links) -> Iterator[tuple[str, Cha
         return () if address is None else (address,)
 
     if config.mail.owners:
-        yield OWNER, Mail(server, sender, owner, letter, most)
+        yield OWNER, Mail(server, sender, owner, letters(links.for_owner), most)
     for name, addresses in rules.lists.items():
         yield f"mail-{name}", Mail(server, sender, _always(tuple(addresses)), letter, most)
 
@@ -91,13 +91,13 @@ def mail_server(config: Config) -> Server:
     )
 
 
-def letters(links: Links) -> Callable[[Delivery], Letter]:
-    """What makes a delivery's mail."""
+def letters(link: Callable[[StoredVerdict], str | None]) -> Callable[[Delivery], Letter]:
+    """What makes a delivery's mail; ``link`` gives its link to the report."""
 
     def letter(delivery: Delivery) -> Letter:
         return report_mail.render(
             delivery.current.verdict,
-            report_url=links.of(delivery.current),
+            report_url=link(delivery.current),
             delivery_id=delivery.delivery_id,
             changes=_changes(delivery),
         )
@@ -119,7 +119,7 @@ def body_of(config: Config, links: Links) -> Callable[[Delivery], bytes]:
             "job": current.job,
             "incarnation": current.incarnation,
             "revision": current.revision,
-            "report_url": links.of(current),
+            "report_url": links.page(current),
             "changes": _changes(delivery),
             "verdict": msgspec.Raw(v.encode(current.verdict)),
         }
@@ -156,7 +156,7 @@ def admin_comment(config: Config) -> AdminComment:
 
 def apprise_of(config: Config, links: Links) -> Iterator[tuple[str, Channel]]:
     """Apprise's services, by channel. Raises `ConfigError`."""
-    make_letter = letters(links)
+    make_letter = letters(links.page)
 
     def note(delivery: Delivery) -> Note:
         letter = make_letter(delivery)

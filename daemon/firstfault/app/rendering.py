@@ -36,13 +36,14 @@ def served_page(stored: StoredVerdict) -> str:
 
 
 def slack_payload(links: Links) -> Callable[[Delivery], dict[str, object]]:
-    """What makes a delivery's message; ``links`` may give it none to the report."""
+    """What makes a delivery's message for a channel, which many read; ``links`` may give it none
+    to the report."""
 
     def payload(delivery: Delivery) -> dict[str, object]:
         message = dict(
             slack.render(
                 delivery.current.verdict,
-                report_url=links.of(delivery.current),
+                report_url=links.page(delivery.current),
                 delivery_id=delivery.delivery_id,
                 revision=1 if delivery.previous is None else delivery.current.revision,
             )

@@ -73,7 +73,7 @@ class ToOwners:
         told = _told(self._database, message)
         if told.shown is None or told.job_key is None:
             return None
-        verdict, url = told.shown.verdict, self._links.of(told.shown)
+        verdict, url = told.shown.verdict, self._links.for_owner(told.shown)
         key = common_causes.of_job(self._database, told.job_key)
         found = () if key is None else common_causes.listed(self._database, 1, key=key)
         for incident in found:
