@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import zlib
+import functools
+import threading
 from collections.abc import Iterable
 
 import msgspec
+import zstandard
 
 
 class Excerpt(msgspec.Struct, frozen=True):
@@ -14,7 +16,7 @@ class Excerpt(msgspec.Struct, frozen=True):
 
     ``offset`` is the first byte's place in the file, ``line`` the number of the first line
     (from 1), None where the lines before it were not counted. ``stored`` are its bytes, or, where
-    ``like`` is not None, these packed by zlib with ``like`` as its dictionary.
+    ``like`` is not None, these packed by zstd with ``like`` as its dictionary.
     """
 
     offset: int
@@ -27,7 +29,7 @@ class Excerpt(msgspec.Struct, frozen=True):
         """The bytes as the file holds them."""
         if self.like is None:
             return self.stored
-        return zlib.decompressobj(zdict=self.like).decompress(self.stored)
+        return _codec(self.like, threading.get_ident())[1].decompress(self.stored)
 
 
 class Clock(msgspec.Struct, frozen=True):
@@ -62,9 +64,10 @@ class Document(msgspec.Struct, frozen=True):
     boot_id: str | None = None
 
 
-# Below this, packing saves less than it costs. More of a dictionary zlib does not use.
+# Below this, packing saves less than it costs. More of a dictionary is slow to load.
 _WORTH_PACKING = 256
 _DICTIONARY_BYTES = 32_768
+_LEVEL = 1
 
 
 def dictionary(documents: Iterable[Document]) -> bytes:
@@ -78,14 +81,26 @@ def packed(document: Document, like: bytes) -> Document:
     The logs of a job's ranks repeat each other: ``like`` are some of them.
     """
     excerpts = tuple(
-        Excerpt(each.offset, each.line, _deflated(each.data, like), like)
-        if each.like is None and len(each.stored) >= _WORTH_PACKING
+        Excerpt(each.offset, each.line, _codec(like, threading.get_ident())[0].compress(data), like)
+        if each.like is None and len(data := each.stored) >= _WORTH_PACKING
         else each
         for each in document.excerpts
     )
     return msgspec.structs.replace(document, excerpts=excerpts)
 
 
-def _deflated(data: bytes, like: bytes) -> bytes:
-    packer = zlib.compressobj(level=6, zdict=like)
-    return packer.compress(data) + packer.flush()
+def unpacked(document: Document) -> Document:
+    """The same document as it was before `packed`: what is read more than once is unpacked once."""
+    if all(each.like is None for each in document.excerpts):
+        return document
+    excerpts = tuple(Excerpt(each.offset, each.line, each.data) for each in document.excerpts)
+    return msgspec.structs.replace(document, excerpts=excerpts)
+
+
+# Of one dictionary, loaded once: that takes longer than to pack a document. Two threads may not
+# use one packer at once.
+@functools.lru_cache(maxsize=8)
+def _codec(like: bytes, thread: int) -> tuple[zstandard.ZstdCompressor, zstandard.ZstdDecompressor]:
+    known = zstandard.ZstdCompressionDict(like, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+    known.precompute_compress(level=_LEVEL)
+    return zstandard.ZstdCompressor(dict_data=known), zstandard.ZstdDecompressor(dict_data=known)

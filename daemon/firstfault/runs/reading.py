@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from firstfault.model.document import Document
+from firstfault.model.document import Document, unpacked
 from firstfault.model.event import (
     Cancelled,
     EndFacts,
@@ -73,6 +73,10 @@ def document_order(document: Document) -> tuple[str, str, int]:
 
 def read_document(document: Document) -> Read:
     """What the reader of the document's kind finds in it."""
+    return msgspec.structs.replace(_read(unpacked(document)), document=document)
+
+
+def _read(document: Document) -> Read:
     what = _kind(document)
     hours = zone(document)
     if what is Kind.OUTPUT:
