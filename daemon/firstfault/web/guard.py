@@ -1,0 +1,259 @@
+"""The one check: every request to every place goes through it, before a handler sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from tempfile import SpooledTemporaryFile
+from typing import IO, NamedTuple
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message, Receive, Scope, Send
+
+from firstfault.model.board import NOBODY, Reader
+from firstfault.web import forms, refusals
+from firstfault.web.access import Access, Identity
+from firstfault.web.forms import Forms
+from firstfault.web.hosts import Hosts
+from firstfault.web.limits import Rate, Slots
+from firstfault.web.places import Place
+from firstfault.web.refusals import Refusal, absent
+
+LOGGER = logging.getLogger("firstfault")
+
+IN_MEMORY_BYTES = 1024 * 1024
+CHUNK_BYTES = 64 * 1024
+_EMPTY = hashlib.sha256().hexdigest()
+_CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+class Visit(NamedTuple):
+    """What a page may say of who reads it: the token of its forms, and the foot's note."""
+
+    form_token: str
+    note: str
+
+
+def visit(request: Request) -> Visit:
+    """What the check knows of the request that a handler was given."""
+    found = request.state.visit
+    assert isinstance(found, Visit)
+    return found
+
+
+class Guard:
+    """What requests are checked by."""
+
+    def __init__(
+        self,
+        access: Access,
+        hosts: Hosts,
+        form_tokens: Forms,
+        *,
+        costly: Slots | None = None,
+        streams: Slots | None = None,
+        each: Rate | None = None,
+        all_: Rate | None = None,
+    ) -> None:
+        self.access = access
+        self.hosts = hosts
+        self.forms = form_tokens
+        self._costly = costly or Slots(2, 1, wait_s=5.0)
+        self._streams = streams or Slots(100, 20)
+        self._each = each or Rate(20, 60.0)
+        self._all = all_ or Rate(60, 60.0)
+
+    async def check(self, request: Request, places: Sequence[Place]) -> tuple[Place, Identity]:
+        """The place that the request may use, and who uses it. Raises `Refusal`."""
+        if not self.hosts.allows(request.headers):
+            raise Refusal(
+                421,
+                "The pages do not answer to this name. If it is theirs, an administrator adds it "
+                "to web.allowed_hosts.",
+            )
+        identity = Identity(NOBODY)
+        if any(place.needs != "anyone" for place in places) or not places:
+            identity = await self.access.identify(request)
+        reader = identity.reader
+        visible = [place for place in places if _may(place, reader)]
+        if not visible:
+            if reader == NOBODY:
+                raise Refusal(
+                    401, _unknown(identity), {"www-authenticate": 'Bearer realm="firstfault"'}
+                )
+            raise absent()
+        method = "GET" if request.method == "HEAD" else request.method
+        place = next((place for place in visible if method in place.methods), None)
+        if place is None:
+            allowed = sorted({name for place in visible for name in place.methods})
+            allow = ", ".join([*allowed, *(["HEAD"] if "GET" in allowed else [])])
+            raise Refusal(405, f"Here is answered to {allow}.", {"allow": allow})
+        request.state.visit = Visit(self.forms.token(reader), self.access.note)
+        return place, identity
+
+    async def check_change(self, request: Request, identity: Identity) -> None:
+        """Lets a change pass that one of our own pages asked for. Raises `Refusal`."""
+        if not identity.ambient:
+            return
+        if not self.hosts.are_origin(request.headers):
+            raise Refusal(403, "A page of another site asked for this. Nothing was done.")
+        token = request.headers.get(forms.HEADER)
+        if token is None:
+            given = (await request.form()).getlist(forms.FIELD)
+            token = given[0] if len(given) == 1 and isinstance(given[0], str) else ""
+        if not self.forms.accepts(token, identity.reader):
+            raise Refusal(
+                403, "This page was open for too long. Nothing was done: load it again, and repeat."
+            )
+
+    @asynccontextmanager
+    async def room(self, place: Place, reader: Reader, request: Request) -> AsyncIterator[None]:
+        """Holds what a costly place takes. Raises `Refusal`."""
+        if not place.costly or request.method not in place.methods or request.method == "GET":
+            yield
+            return
+        who = _who(reader, request)
+        wait_s = self._each.take(who) or self._all.take("")
+        if wait_s:
+            raise Refusal(
+                429,
+                "This was asked for too often. Try again in a minute.",
+                {"retry-after": str(int(wait_s) + 1)},
+                closes=True,
+            )
+        async with self._costly.taken(who):
+            yield
+
+    @asynccontextmanager
+    async def streaming(
+        self, place: Place, reader: Reader, request: Request
+    ) -> AsyncIterator[None]:
+        """Holds one of the places for answers that last. Raises `Refusal`."""
+        if not place.streams:
+            yield
+            return
+        async with self._streams.taken(_who(reader, request)):
+            yield
+
+
+class Guarded:
+    """The ASGI application of one path: its places behind the check."""
+
+    def __init__(self, places: Sequence[Place], guard: Guard) -> None:
+        self._places = tuple(places)
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers one request."""
+        began = False
+
+        async def sent(message: Message) -> None:
+            nonlocal began
+            began = True
+            await send(message)
+
+        request = Request(scope, receive, sent)
+        try:
+            await self._serve(request, sent)
+        except ClientDisconnect:
+            return
+        except Refusal as refusal:
+            said = refusal
+        except HTTPException as error:
+            said = Refusal(error.status_code, error.detail, dict(error.headers or {}))
+        except Exception:  # boundary: one request must not end the others
+            mark = secrets.token_hex(4)
+            LOGGER.exception("page-error", extra={"values": {"mark": mark}})
+            said = Refusal(500, f"The daemon's log says why, at mark={mark}.")
+        else:
+            return
+        if not began:
+            await refusals.answer(request, said)(scope, receive, send)
+
+    async def _serve(self, request: Request, send: Send) -> None:
+        guard = self._guard
+        place, identity = await guard.check(request, self._places)
+        reader = identity.reader
+        async with guard.room(place, reader, request), guard.streaming(place, reader, request):
+            if request.method not in _CHANGING:
+                _check_signed(identity, _EMPTY)
+                response = await place.handler(request, reader)
+                await response(request.scope, request.receive, send)
+                return
+            async with _body(request, place) as (body, digest):
+                _check_signed(identity, digest)
+                request = Request(request.scope, _replay(body, request.receive), send)
+                try:
+                    await guard.check_change(request, identity)
+                    response = await place.handler(request, reader)
+                    await response(request.scope, request.receive, send)
+                finally:
+                    await request.close()  # the files of its form
+
+
+def _may(place: Place, reader: Reader) -> bool:
+    if place.needs == "anyone":
+        return True
+    return reader.administrator if place.needs == "administrator" else reader != NOBODY
+
+
+def _unknown(identity: Identity) -> str:
+    why = f" ({identity.why})" if identity.why else ""
+    return f"firstfault does not know who you are{why}. Come by the address that asks for a login."
+
+
+def _who(reader: Reader, request: Request) -> str:
+    if reader != NOBODY and reader.user is not None:
+        return f"user {reader.user}"
+    return f"{reader.name} {request.client.host if request.client else ''}"
+
+
+def _check_signed(identity: Identity, digest: str) -> None:
+    if identity.digest is not None and not hmac.compare_digest(digest, identity.digest):
+        raise Refusal(401, "The body is not the one that was signed.")
+
+
+@asynccontextmanager
+async def _body(request: Request, place: Place) -> AsyncIterator[tuple[IO[bytes], str]]:
+    """The whole body, in a file where it is large, and its SHA-256 (hex). Raises `Refusal`."""
+    too_large = Refusal(413, f"At most {place.body_bytes} bytes are read here.", closes=True)
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > place.body_bytes:
+        raise too_large
+    digest, size = hashlib.sha256(), 0
+    with SpooledTemporaryFile(max_size=IN_MEMORY_BYTES) as kept:
+        try:
+            async with asyncio.timeout(place.body_s):
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    if size > place.body_bytes:
+                        raise too_large
+                    digest.update(chunk)
+                    kept.write(chunk)
+        except TimeoutError:
+            raise Refusal(
+                408, f"The request took more than {place.body_s:g} s.", closes=True
+            ) from None
+        kept.seek(0)
+        yield kept, digest.hexdigest()
+
+
+def _replay(body: IO[bytes], receive: Receive) -> Receive:
+    """Gives the body that was read, and then what comes after it."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        chunk = body.read(CHUNK_BYTES)
+        given = len(chunk) < CHUNK_BYTES
+        return {"type": "http.request", "body": chunk, "more_body": not given}
+
+    return replay

@@ -1,0 +1,306 @@
+"""The one check before every place, asked over the network as a browser or an attacker asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import requests
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp
+
+from firstfault.model.board import NOBODY, Reader
+from firstfault.web import server
+from firstfault.web.access import Identity
+from firstfault.web.application import application, inspection
+from firstfault.web.forms import Forms
+from firstfault.web.guard import visit
+from firstfault.web.hosts import names_of
+from firstfault.web.places import Place
+
+ALICE = Reader("alice", user="alice")
+ROOT = Reader("root", user="root", administrator=True)
+
+
+class Said:
+    """Takes the sender's word; for tests alone."""
+
+    note = "for tests"
+
+    async def identify(self, request: Request) -> Identity:
+        name = request.headers.get("x-test", "")
+        reader = {"alice": ALICE, "root": ROOT}.get(name, NOBODY)
+        return Identity(reader, ambient="x-test-token" not in request.headers)
+
+
+async def shown(request: Request, reader: Reader) -> Response:
+    return PlainTextResponse(f"{reader.name} {visit(request).form_token}")
+
+
+async def done(request: Request, reader: Reader) -> Response:
+    form = await request.form()
+    return PlainTextResponse(f"done {form.get('note')}")
+
+
+async def read(request: Request, _reader: Reader) -> Response:
+    return PlainTextResponse(str(len(await request.body())))
+
+
+async def fails(_request: Request, _reader: Reader) -> Response:
+    raise KeyError("secret of alice")
+
+
+PLACES = [
+    Place("/", shown, "reader"),
+    Place("/open", shown, "anyone"),
+    Place("/do", done, "reader", ("POST",)),
+    Place("/admin", shown, "administrator"),
+    Place("/admin", done, "administrator", ("POST",)),
+    Place("/large", read, "reader", ("POST",), body_bytes=100),
+    Place("/costly", read, "reader", ("POST",), costly=True),
+    Place("/fails", fails, "reader"),
+    Place("/api/v1/fails", fails, "reader"),
+]
+
+
+class Client:
+    """Asks a real server."""
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+        self._session = requests.Session()
+
+    def ask(self, method: str, path: str, **more: Any) -> requests.Response:
+        return self._session.request(
+            method, self._base + path, timeout=10, allow_redirects=False, **more
+        )
+
+    def get(self, path: str, **more: Any) -> requests.Response:
+        return self.ask("GET", path, **more)
+
+    def post(self, path: str, **more: Any) -> requests.Response:
+        return self.ask("POST", path, **more)
+
+
+@contextmanager
+def asked(app: ASGIApp) -> Iterator[Client]:
+    sock = server.listener("127.0.0.1", 0)
+    with server.serving(app, sock):
+        yield Client(server.address(sock))
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    names = names_of("127.0.0.1", "https://faults.example.org/")
+    with asked(application(PLACES, Said(), names)) as client:
+        yield client
+
+
+def as_(name: str, **more: str) -> dict[str, str]:
+    return {"x-test": name, **{key.replace("_", "-"): value for key, value in more.items()}}
+
+
+def test_nobody_is_asked_who_they_are_wherever_they_go(client: Client) -> None:
+    for path in ("/", "/do", "/admin", "/absent"):
+        answer = client.get(path)
+
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"] == 'Bearer realm="firstfault"'
+
+
+def test_what_is_for_administrators_is_not_there_for_others(client: Client) -> None:
+    hidden, absent = (client.get(path, headers=as_("alice")) for path in ("/admin", "/absent"))
+    posted = client.post("/admin", headers=as_("alice"))
+
+    assert hidden.status_code == absent.status_code == posted.status_code == 404
+    assert hidden.text == absent.text == posted.text
+    assert client.get("/admin", headers=as_("root")).status_code == 200
+
+
+def test_another_method_is_refused_with_those_that_are_taken(client: Client) -> None:
+    answer = client.post("/", headers=as_("alice"))
+
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == "GET, HEAD"
+
+
+def test_head_is_answered_as_get_is(client: Client) -> None:
+    assert client.ask("HEAD", "/", headers=as_("alice")).status_code == 200
+
+
+def token(client: Client, name: str) -> str:
+    return client.get("/", headers=as_(name)).text.partition(" ")[2]
+
+
+def test_a_form_with_its_token_is_taken(client: Client) -> None:
+    data = {"form_token": token(client, "alice"), "note": "x"}
+
+    assert client.post("/do", headers=as_("alice"), data=data).text == "done x"
+
+
+def test_a_file_may_come_with_the_form(client: Client) -> None:
+    answer = client.post(
+        "/do",
+        headers=as_("alice"),
+        data={"form_token": token(client, "alice"), "note": "x"},
+        files={"log": b"y"},
+    )
+
+    assert answer.text == "done x"
+
+
+def test_the_token_may_come_as_a_header(client: Client) -> None:
+    headers = as_("alice", x_firstfault_form_token=token(client, "alice"))
+
+    assert client.post("/do", headers=headers, json={}).status_code == 200
+
+
+@pytest.mark.parametrize("given", ["", "x", "W10.a.b", "x" * 5000])
+def test_a_form_without_its_token_does_nothing(client: Client, given: str) -> None:
+    answer = client.post("/do", headers=as_("alice"), data={"form_token": given, "note": "x"})
+
+    assert answer.status_code == 403
+
+
+def test_a_token_is_good_for_its_reader_alone(client: Client) -> None:
+    data = {"form_token": token(client, "alice")}
+
+    assert client.post("/do", headers=as_("root"), data=data).status_code == 403
+
+
+def test_two_tokens_are_none(client: Client) -> None:
+    data = {"form_token": [token(client, "alice"), "x"]}
+
+    assert client.post("/do", headers=as_("alice"), data=data).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"sec-fetch-site": "none"},
+        {"origin": "null"},
+        {"origin": "http://evil.example"},
+        {"origin": "http://localhost.evil.example"},
+        {"origin": "http://localhost@evil.example"},
+        {"origin": "file://localhost"},
+    ],
+)
+def test_another_site_cannot_send_a_form_even_with_its_token(
+    client: Client, headers: dict[str, str]
+) -> None:
+    data = {"form_token": token(client, "alice")}
+    answer = client.post("/do", headers=as_("alice") | headers, data=data)
+
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "same-origin", "origin": "null"},
+        {"origin": "http://localhost"},
+        {"origin": "http://localhost:8765"},
+        {"origin": "https://faults.example.org"},
+    ],
+)
+def test_our_own_pages_send_forms(client: Client, headers: dict[str, str]) -> None:
+    data = {"form_token": token(client, "alice")}
+
+    assert client.post("/do", headers=as_("alice") | headers, data=data).status_code == 200
+
+
+def test_a_machine_needs_no_form_token(client: Client) -> None:
+    headers = as_("alice", x_test_token="1")
+
+    assert client.post("/do", headers=headers, data={"note": "x"}).text == "done x"
+
+
+@pytest.mark.parametrize(
+    ("host", "fine"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:8765", True),
+        ("127.0.0.1:1", True),
+        ("[::1]:8765", True),
+        ("faults.example.org", True),
+        ("faults.example.org.", True),
+        ("evil.example", False),
+        ("faults.example.org.evil.example", False),
+        ("localhost:80:80", False),
+        ("localhost@evil.example", False),
+        ("evil.example@localhost", False),
+        ("localhost/x", False),
+        ("localhost#x", False),
+        ("localhost:99999", False),
+    ],
+)
+def test_only_the_pages_own_names_are_answered_to(client: Client, host: str, fine: bool) -> None:
+    answer = client.get("/", headers=as_("alice", host=host))
+
+    assert answer.status_code == (200 if fine else 421)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_that_is_too_large_is_not_read(client: Client, chunked: bool) -> None:
+    headers = as_("alice", x_test_token="1")
+    body = iter([b"x" * 60] * 2) if chunked else b"x" * 101
+
+    assert client.post("/large", headers=headers, data=body).status_code == 413
+    assert client.post("/large", headers=headers, data=b"x" * 100).text == "100"
+
+
+def test_what_is_costly_is_had_only_so_often(client: Client) -> None:
+    headers = as_("alice", x_test_token="1")
+    answers = [client.post("/costly", headers=headers, data=b"x") for _ in range(25)]
+    refused = [answer for answer in answers if answer.status_code == 429]
+
+    assert 3 <= len(refused) <= 5
+    assert int(refused[0].headers["retry-after"]) >= 1
+    # Who asks too often does not take it from the others.
+    assert client.post("/costly", headers=as_("root", x_test_token="1")).status_code == 200
+
+
+def test_a_fault_is_a_page_that_tells_nothing_of_it(client: Client) -> None:
+    page, api = (client.get(path, headers=as_("alice")) for path in ("/fails", "/api/v1/fails"))
+
+    assert page.status_code == api.status_code == 500
+    assert "mark=" in page.text and "secret" not in page.text
+    assert set(api.json()) == {"error"}
+
+
+@pytest.mark.parametrize("path", ["/", "/absent", "/fails", "/admin"])
+def test_every_answer_is_hardened(client: Client, path: str) -> None:
+    headers = client.get(path, headers=as_("alice")).headers
+
+    assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert "unsafe" not in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "no-store"
+    assert "set-cookie" not in headers
+
+
+def test_a_handler_may_have_a_policy_of_its_own() -> None:
+    async def own(_request: Request, _reader: Reader) -> Response:
+        return HTMLResponse("x", headers={"content-security-policy": "default-src 'self'"})
+
+    with asked(application([Place("/", own, "anyone")])) as client:
+        headers = client.get("/").headers
+
+    assert headers["content-security-policy"] == "default-src 'self'"
+
+
+def test_health_follows_the_workers() -> None:
+    with asked(inspection(lambda: False, lambda: b"x 1\n")) as client:
+        assert client.get("/healthz", headers={"host": "10.1.2.3"}).status_code == 503
+        assert client.get("/metrics").text == "x 1\n"
+
+
+def test_a_token_of_another_key_is_not_accepted() -> None:
+    assert Forms("a" * 32).accepts(Forms("a" * 32).token(ALICE), ALICE)
+    assert not Forms("b" * 32).accepts(Forms("a" * 32).token(ALICE), ALICE)
+    assert not Forms().accepts(Forms().token(ALICE), ALICE)
