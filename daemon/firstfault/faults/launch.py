@@ -10,6 +10,13 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
+from firstfault.faults.launch_words import (
+    exit_codes,
+    job_failed,
+    launch,
+    ranks_ran,
+    worth_of_launch,
+)
 from firstfault.faults.notes import notes_of_job
 from firstfault.model.event import EndFacts, LaunchFailure, OomNoticed, SlurmNote, TaskEnd
 from firstfault.model.fault import Fault, Proof
@@ -21,7 +28,6 @@ CAUSE = "slurm.launch"
 # directory, no such folder for the output). scontrol's Reason, JobLaunchFailure, is no proof: it
 # says so of every batch script that died of a signal.
 _NOT_STARTED = 53
-_BAD = frozenset({"FAILED", "CANCELLED", "OUT_OF_MEMORY", "TIMEOUT", "LAUNCH_FAILED"})
 
 
 def launch_faults(told: Told, run: Run) -> list[Fault]:
@@ -33,33 +39,12 @@ def launch_faults(told: Told, run: Run) -> list[Fault]:
     said = [each for each in run.happened if _is_jobs(each, told)]
     if any(_is_oom(each) for each in run.happened):
         # A container's start that was killed failed for that.
-        said = [each for each in said if _launch(each).what != "container"]
-    if fatal := [each for each in said if _launch(each).fatal]:
+        said = [each for each in said if launch(each).what != "container"]
+    if fatal := [each for each in said if launch(each).fatal]:
         return [_fatal_fault(fatal, told, run)]
-    if words := [each for each in said if not _launch(each).fatal]:
+    if words := [each for each in said if not launch(each).fatal]:
         return _words_fault(words, told, run)
     return _of_notes(told, run) or _of_code(told, run)
-
-
-# What slurmstepd and a shell say of a task's start bears the task's label too: a few lines are no
-# sign that a rank ran.
-_FEW_LINES = 20
-
-
-def ranks_ran(run: Run) -> bool:
-    """Whether the evidence shows that a rank was at work: a pid, a file, or more than a few lines."""
-    return any(
-        process.pids
-        or process.run is not None
-        or process.local_rank is not None
-        or (process.lines or 0) > _FEW_LINES
-        for process in run.roster
-    )
-
-
-def _launch(each: Happened) -> LaunchFailure:
-    assert isinstance(each.event, LaunchFailure)
-    return each.event
 
 
 def _is_jobs(each: Happened, told: Told) -> bool:
@@ -92,7 +77,7 @@ def _node_was_told(told: Told) -> bool:
 def _of_accounting(told: Told, run: Run) -> Fault:
     said = [each for each in run.happened if _is_jobs(each, told)]
     notes = [each for each in notes_of_job(told, run) if _is_launch_note(each)]
-    hosts = {_launch(each).host for each in said} - {None}
+    hosts = {launch(each).host for each in said} - {None}
     # Where accounting has a row, that is quoted.
     row = told.facts is not None and told.facts.said_at is not None
     ends = [] if row else [each for each in run.happened if isinstance(each.event, EndFacts)]
@@ -111,10 +96,9 @@ def _of_accounting(told: Told, run: Run) -> Fault:
 
 
 def _fatal_fault(said: Sequence[Happened], told: Told, run: Run) -> Fault:
-    hosts = {_launch(each).host for each in said}
+    hosts = {launch(each).host for each in said}
     # "Application launch failed" follows the line that names the node.
     hosts = hosts - {None} or hosts
-    kinds = {(_launch(each).what, _launch(each).host) for each in said}
     ended = [
         each
         for each in run.happened
@@ -122,19 +106,16 @@ def _fatal_fault(said: Sequence[Happened], told: Told, run: Run) -> Fault:
         and each.event.kind == "exit"
         and (None in hosts or each.event.host in hosts)
     ]
-    agree = _job_failed(told) or bool(ended) or len(kinds) > 1 or any(each.last for each in said)
-    # Where ranks ran all the same, something else may have ended the job.
     ran = ranks_ran(run)
-    limit = CONFIRMED if agree and not (ran and not ended) else LIKELY
     proofs = [*_proofs(said), *(Proof(e.event.place, e.source) for e in ended[:1])]
     return Fault(
         cause=CAUSE,
         key=CAUSE,
         host=_failed_host(hosts, said, told, run),
-        sources=frozenset({"slurm"} | ({"accounting"} if _job_failed(told) else set())),
+        sources=frozenset({"slurm"} | ({"accounting"} if job_failed(told) else set())),
         proofs=tuple(proofs),
-        sure=not (ran and _launch(said[0]).what == "submission"),
-        limit=limit,
+        sure=not (ran and launch(said[0]).what == "submission"),
+        limit=worth_of_launch(said, ended, told, run),
         facts=_facts(said),
     )
 
@@ -147,7 +128,7 @@ def _failed_host(
     if len(hosts) != 1:
         return None
     host = next(iter(hosts))
-    what = {_launch(each).what for each in said}
+    what = {launch(each).what for each in said}
     in_a_step = any(isinstance(each.event, TaskEnd) for each in run.happened)
     batch = what == {"interpreter"} and not in_a_step
     return host if "task" in what or batch or told.nodes == (host,) else None
@@ -156,14 +137,14 @@ def _failed_host(
 # The last word counts: a script stops at its last command, if not before.
 def _words_fault(words: Sequence[Happened], told: Told, run: Run) -> list[Fault]:
     last = words[-1]
-    code = _launch(last).code
+    code = launch(last).code
     ended = [e for e in run.happened if isinstance(e.event, TaskEnd) and e.event.kind == "exit"]
-    agrees = code is not None and code in _exit_codes(told, run)
-    if code is None and (ended or _job_failed(told)) and not ranks_ran(run):
-        return [_nowhere([e for e in words if _launch(e).code is None], ended)]
+    agrees = code is not None and code in exit_codes(told, run)
+    if code is None and (ended or job_failed(told)) and not ranks_ran(run):
+        return [_nowhere([e for e in words if launch(e).code is None], ended)]
     if ranks_ran(run) and not agrees:
         return []
-    if not (agrees or last.last or _job_failed(told)):
+    if not (agrees or last.last or job_failed(told)):
         return []
     limit = LIKELY if agrees or last.last else POSSIBLE
     if agrees and not ranks_ran(run):
@@ -172,7 +153,7 @@ def _words_fault(words: Sequence[Happened], told: Told, run: Run) -> list[Fault]
         Fault(
             cause=CAUSE,
             key=CAUSE,
-            host=_launch(last).host or _launch(last).speaker.host or _host_of(ended, code),
+            host=launch(last).host or launch(last).speaker.host or _host_of(ended, code),
             sources=frozenset({"script"} | ({"accounting"} if agrees else set())),
             proofs=_proofs([last, *words[:-1]]),
             sure=limit != POSSIBLE,
@@ -184,7 +165,7 @@ def _words_fault(words: Sequence[Happened], told: Told, run: Run) -> list[Fault]
 
 # slurmstepd went to /tmp instead of the working directory: what then failed had nothing there.
 def _nowhere(said: Sequence[Happened], ended: Sequence[Happened]) -> Fault:
-    hosts = {_launch(each).host or _launch(each).speaker.host for each in said}
+    hosts = {launch(each).host or launch(each).speaker.host for each in said}
     return Fault(
         cause=CAUSE,
         key=CAUSE,
@@ -201,18 +182,6 @@ def _host_of(ended: Sequence[Happened], code: int | None) -> str | None:
     return hosts.pop() if len(hosts) == 1 else None
 
 
-def _exit_codes(told: Told, run: Run) -> set[int]:
-    """The exit codes of the job's script and of its tasks, as far as they are told."""
-    codes = {e.event.number for e in run.happened if isinstance(e.event, TaskEnd)}
-    if told.facts is not None and told.facts.exit_code is not None:
-        codes.add(told.facts.exit_code.code)
-    for each in run.happened:
-        if isinstance(each.event, EndFacts):
-            statuses = (each.event.exit_status, each.event.derived_status)
-            codes |= {status >> 8 for status in statuses if status is not None}
-    return {code for code in codes if code}
-
-
 def _of_notes(told: Told, run: Run) -> list[Fault]:
     notes = [each for each in notes_of_job(told, run) if _is_launch_note(each)]
     if not notes:
@@ -223,9 +192,9 @@ def _of_notes(told: Told, run: Run) -> list[Fault]:
             cause=CAUSE,
             key=CAUSE,
             host=hosts.pop() if len(hosts) == 1 else None,
-            sources=frozenset({"slurm log"} | ({"accounting"} if _job_failed(told) else set())),
+            sources=frozenset({"slurm log"} | ({"accounting"} if job_failed(told) else set())),
             proofs=_proofs(notes),
-            limit=CONFIRMED if _job_failed(told) and not ranks_ran(run) else LIKELY,
+            limit=CONFIRMED if job_failed(told) and not ranks_ran(run) else LIKELY,
             facts=(("what", _noted(notes[0])),),
         )
     ]
@@ -266,15 +235,10 @@ def _of_code(told: Told, run: Run) -> list[Fault]:
     ]
 
 
-def _job_failed(told: Told) -> bool:
-    state = told.facts.state if told.facts else None
-    return state in _BAD or bool(told.exit_status)
-
-
 def _facts(said: Sequence[Happened]) -> tuple[tuple[str, str], ...]:
     if not said:
         return ()
-    first = _launch(said[0])
+    first = launch(said[0])
     found = [("what", first.what)]
     if first.program:
         found.append(("program", first.program))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from firstfault.faults.launch import launch_faults, ranks_ran
+from firstfault.faults.launch import launch_faults
+from firstfault.faults.launch_words import ranks_ran
 from firstfault.faults.notes import notes_of_job
 from firstfault.faults.tasks import task_faults
 from firstfault.model.event import (

@@ -131,7 +131,7 @@ def read_output(document: Document, zone: Zone) -> Output:
         stacks = (stream.stacks.active or text[:1] in _DUMPS) and stream.stacks.feed(line)
         dumped = dumped or stacks
         telling = bool(found) and any(map(_is_telling, found))
-        if said and not (telling or stacks or stream.tracebacks.inside):
+        if said and not (telling or stacks or stream.tracebacks.inside or _is_slurms(text)):
             stream.words.feed(line)
             tail.append(line)
             if dumped and not over and progress(line.text):
@@ -161,6 +161,11 @@ def read_output(document: Document, zone: Zone) -> Output:
     events = [_with_work(event, streams, advances) for event in events]
     events.sort(key=lambda event: (event.place.offset, type(event).__name__))
     return Output(tuple(events), tuple(heard), tuple(sorted(task_hosts)), tuple(advances.found))
+
+
+# Whatever it says, it is no word of the program's.
+def _is_slurms(text: str) -> bool:
+    return text.startswith(("srun: ", "slurmstepd"))
 
 
 def _is_telling(event: Event) -> bool:
