@@ -97,12 +97,15 @@ class Guard:
         request.state.visit = Visit(self.forms.token(reader), self.access.note)
         return place, identity
 
-    async def check_change(self, request: Request, identity: Identity) -> None:
-        """Lets a change pass that one of our own pages asked for. Raises `Refusal`."""
+    async def check_change(self, request: Request, place: Place, identity: Identity) -> None:
+        """Lets a change pass that one of our own pages asked for, or a program. Raises
+        `Refusal`."""
         if not identity.ambient:
             return
         if not self.hosts.are_origin(request.headers):
             raise Refusal(403, "A page of another site asked for this. Nothing was done.")
+        if not place.form:
+            return
         token = request.headers.get(forms.HEADER)
         if token is None:
             given = (await request.form()).getlist(forms.FIELD)
@@ -190,7 +193,7 @@ class Guarded:
                 _check_signed(identity, digest)
                 request = Request(request.scope, _replay(body, request.receive), send)
                 try:
-                    await guard.check_change(request, identity)
+                    await guard.check_change(request, place, identity)
                     response = await place.handler(request, reader)
                     await response(request.scope, request.receive, send)
                 finally:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from firstfault.report.page import page
+from firstfault.web import problems
+from firstfault.web.problems import Problem
 
 TITLES = {
     400: "This request cannot be understood",
@@ -59,12 +62,14 @@ def absent() -> Refusal:
 
 def wants_json(request: Request) -> bool:
     """True for what machines read."""
-    path = request.url.path
-    return path.startswith("/api/") or path.endswith(".json")
+    return request.url.path.endswith(".json")
 
 
 def answer(request: Request, refusal: Refusal) -> Response:
     """The answer to a request that is refused."""
+    if request.url.path.startswith("/api/"):
+        title = HTTPStatus(refusal.status).phrase
+        return problems.response(Problem(refusal.status, title, refusal.said), refusal.headers)
     if wants_json(request):
         return JSONResponse(
             {"error": refusal.said}, status_code=refusal.status, headers=refusal.headers

@@ -14,12 +14,14 @@ from starlette.responses import Response
 from firstfault.model.explained import Explained, Explainer, NotExplained, Upload
 from firstfault.web.api.operations import Operation, answered
 from firstfault.web.api.parameters import LONGEST_WORD, Asked, word
-from firstfault.web.api.problems import refused
+from firstfault.web.problems import refused
 
 TEXT = "text/plain"
 PACKED = "application/octet-stream"
 FORM = "multipart/form-data"
 FIELD = "file"
+# What a log is called that was sent without a name.
+NAME = "log"
 MOST_FILES = 500
 HOST = word("host", "The host that the logs are of, where they do not tell.")
 
@@ -74,19 +76,20 @@ async def _explain(explainer: Explainer, asked: Asked) -> Response:
         if media == FORM:
             found = await _of_form(explainer, asked)
         else:
-            body = await asked.request.body()
-            if not body:
-                raise refused(422, "The body is empty: send a log.", None, "body")
-            found = await run_in_threadpool(_of_body, explainer, body, asked["host"])
+            found = await _of_body(explainer, asked)
     except NotExplained as error:
         raise refused(422, str(error)) from error
     return answered(asked.request, found)
 
 
-def _of_body(explainer: Explainer, body: bytes, host: str | None) -> Explained:
+async def _of_body(explainer: Explainer, asked: Asked) -> Explained:
+    hosts = {} if asked["host"] is None else {NAME: asked["host"]}
     with tempfile.TemporaryFile() as file:
-        file.write(body)
-        return explainer.explain([Upload("log", file)], {} if host is None else {"log": host})
+        async for chunk in asked.request.stream():
+            file.write(chunk)
+        if not file.tell():
+            raise refused(422, "The body is empty: send a log.", None, "body")
+        return await run_in_threadpool(explainer.explain, [Upload(NAME, file)], hosts)
 
 
 async def _of_form(explainer: Explainer, asked: Asked) -> Explained:

@@ -28,7 +28,7 @@ from firstfault.web.api.parameters import (
     segment,
     word,
 )
-from firstfault.web.api.problems import refused
+from firstfault.web.problems import refused
 
 MOST = 500
 FIRST = 50

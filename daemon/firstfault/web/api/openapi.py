@@ -11,7 +11,7 @@ import msgspec
 
 from firstfault.web.api.operations import JSON, PREFIX, Operation
 from firstfault.web.api.parameters import Parameter
-from firstfault.web.api.problems import MEDIA_TYPE, Problem
+from firstfault.web.problems import MEDIA_TYPE, Problem
 
 _REF = "#/components/schemas/{name}"
 _DESCRIPTION = """\

@@ -17,8 +17,8 @@ from starlette.responses import Response
 
 from firstfault.model.board import Reader
 from firstfault.web.api.parameters import Asked, Parameter, asked
-from firstfault.web.api.problems import Refused, refused, response
 from firstfault.web.places import FORM_BYTES, Needs, Place
+from firstfault.web.problems import Refused, refused, response
 
 PREFIX = "/api/v1"
 JSON = "application/json"
@@ -50,6 +50,7 @@ class Operation(msgspec.Struct, frozen=True):
     media: str = JSON
     statuses: dict[int, str] = {}
     body_bytes: int = FORM_BYTES
+    body_s: float = 30.0
     costly: bool = False
 
 
@@ -75,8 +76,10 @@ def place(operation: Operation) -> Place:
         handler,
         operation.needs,
         (operation.method,),
-        operation.body_bytes,
-        operation.costly,
+        body_bytes=operation.body_bytes,
+        body_s=operation.body_s,
+        costly=operation.costly,
+        form=False,
     )
 
 

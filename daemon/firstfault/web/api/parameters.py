@@ -17,7 +17,7 @@ import msgspec
 from starlette.requests import Request
 
 from firstfault.model.board import Reader
-from firstfault.web.api.problems import In, refused
+from firstfault.web.problems import In, refused
 
 Schema = Mapping[str, object]
 

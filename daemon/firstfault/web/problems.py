@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Literal
 
@@ -49,6 +50,7 @@ def refused(
     return Refused(Problem(status, title, detail, parameter=parameter, in_=place, allowed=allowed))
 
 
-def response(problem: Problem) -> Response:
+def response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
     """The answer that tells a problem."""
-    return Response(msgspec.json.encode(problem) + b"\n", problem.status, media_type=MEDIA_TYPE)
+    body = msgspec.json.encode(problem) + b"\n"
+    return Response(body, problem.status, headers, media_type=MEDIA_TYPE)
