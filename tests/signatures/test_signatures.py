@@ -19,6 +19,7 @@ from firstfault.signatures import (
     parse,
     signature,
     signatures,
+    words_of_lines,
 )
 from firstfault.signatures.anchors import compiled
 from firstfault.signatures.order import ordered, overlaps
@@ -276,3 +277,19 @@ def test_exceptions_mean_the_same_when_they_are_found_by_words() -> None:
 
     for text in texts:
         assert by_words.narrowest(text) is plain.narrowest(text)
+
+
+def test_half_a_character_in_a_text_hides_nothing() -> None:
+    order = ordered(parse(SOUND, "x.toml", CAUSES))
+
+    assert order.narrowest("kaboom 7 \ud800") is not None
+    assert order.narrowest("kaboom \ud800") is None
+
+
+def test_each_sample_of_a_line_holds_a_word_in_small_letters() -> None:
+    words = words_of_lines()
+
+    assert words is not None
+    for each, sample in SAMPLES:
+        if each.signature.target == "line":
+            assert any(word in sample.lower() for word in words), each.signature.id

@@ -48,6 +48,7 @@ __all__ = [
     "parse",
     "signatures",
     "use_site",
+    "words_of_lines",
 ]
 
 # What the id of a site's own signature begins with.
@@ -112,6 +113,7 @@ def use_site(texts: Mapping[str, str]) -> int:
     _known.cache_clear()
     _by_words.cache_clear()
     known_anchors.cache_clear()
+    words_of_lines.cache_clear()
     return len(found)
 
 
@@ -125,6 +127,19 @@ def _files() -> Iterator[tuple[str, str]]:
 def known_anchors() -> dict[str, tuple[str, ...]]:
     """What a line must hold to be looked at in a huge log, by who says it: see ``anchors.py``."""
     return anchors(each for target in TARGETS for each in signatures(target))
+
+
+@cache
+def words_of_lines() -> frozenset[str] | None:
+    """In small letters, the words of which each line that a signature of lines matches has one.
+
+    None where a signature has no such words.
+    """
+    known = _known()["line"]
+    if known.always:
+        return None
+    both = (each.texts for each in (known.exact, known.folded) if each is not None)
+    return frozenset(word.lower() for texts in both for word in texts)
 
 
 def signatures(target: str) -> tuple[Compiled, ...]:

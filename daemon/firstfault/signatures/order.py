@@ -4,11 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import ahocorasick
 import msgspec
+from ahocorasick_rs import AhoCorasick, Implementation
 
 from firstfault.signatures.grammar import words
 from firstfault.signatures.signature import EFFECTS, Compiled, SignatureError
+
+
+class Words(msgspec.Struct, frozen=True):
+    """Words, and of each the signatures that it belongs to."""
+
+    texts: tuple[str, ...]
+    signatures: tuple[tuple[Compiled, ...], ...]
+    automaton: AhoCorasick
+
+    def found(self, text: str) -> list[tuple[Compiled, ...]]:
+        """The signatures of each word in ``text``, however many there are, in one pass."""
+        try:
+            found = self.automaton.find_matches_as_indexes(text, overlapping=True)
+        except UnicodeEncodeError:
+            # Half a character, as a JSON text may have.
+            text = text.encode("utf-8", "replace").decode()
+            found = self.automaton.find_matches_as_indexes(text, overlapping=True)
+        return [self.signatures[number] for number, _, _ in found]
 
 
 class Ordered(msgspec.Struct, frozen=True):
@@ -21,8 +39,8 @@ class Ordered(msgspec.Struct, frozen=True):
     all: tuple[Compiled, ...]
     wider: Mapping[str, frozenset[str]]
     always: tuple[Compiled, ...]
-    exact: ahocorasick.Automaton | None
-    folded: ahocorasick.Automaton | None
+    exact: Words | None
+    folded: Words | None
 
     def narrowest(self, text: str) -> Compiled | None:
         """The match that no other match is narrower than.
@@ -30,12 +48,12 @@ class Ordered(msgspec.Struct, frozen=True):
         Of several an effect stands before a cause, for an effect blames nobody; then the one
         that begins first in ``text``, then the first by id.
         """
-        found = [each for _, each in self.exact.iter(text)] if self.exact else []
+        held = self.exact.found(text) if self.exact else []
         if self.folded:
-            found += [each for _, each in self.folded.iter(text.lower())]
-        if not found and not self.always:
+            held += self.folded.found(text.lower())
+        if not held and not self.always:
             return None
-        tried = {each.signature.id: each for some in (self.always, *found) for each in some}
+        tried = {each.signature.id: each for some in (self.always, *held) for each in some}
         matches = {
             name: (each, found.start())
             for name, each in sorted(tried.items())
@@ -79,24 +97,18 @@ def ordered(signatures: Iterable[Compiled], *, all_by_words: bool = False) -> Or
     }
     words_of = named | folded
     always = tuple(each for each in found if not words_of[each.signature.id])
-    return Ordered(found, wider, always, _automaton(named, by_id), _automaton(folded, by_id))
+    return Ordered(found, wider, always, _words(named, by_id), _words(folded, by_id))
 
 
-# All words are found in one pass over a text, however many they are.
-def _automaton(
-    named: Mapping[str, Iterable[str]], by_id: Mapping[str, Compiled]
-) -> ahocorasick.Automaton | None:
+def _words(named: Mapping[str, Iterable[str]], by_id: Mapping[str, Compiled]) -> Words | None:
     of_word: dict[str, list[Compiled]] = {}
     for name, sought in sorted(named.items()):
         for word in sought:
             of_word.setdefault(word, []).append(by_id[name])
     if not of_word:
         return None
-    automaton = ahocorasick.Automaton()
-    for word, signatures in of_word.items():
-        automaton.add_word(word, tuple(signatures))
-    automaton.make_automaton()
-    return automaton
+    automaton = AhoCorasick(of_word, implementation=Implementation.ContiguousNFA)
+    return Words(tuple(of_word), tuple(map(tuple, of_word.values())), automaton)
 
 
 def overlaps(order: Ordered) -> None:
