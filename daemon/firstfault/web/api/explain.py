@@ -28,7 +28,11 @@ HOST = word("host", "The host that the logs are of, where they do not tell.")
 
 def operations(explainer: Explainer) -> list[Operation]:
     """What is answered of logs that are sent."""
-    binary: dict[str, object] = {"type": "string", "contentMediaType": PACKED}
+    binary: dict[str, object] = {
+        "type": "string",
+        "contentMediaType": PACKED,
+        "minLength": 1,
+    }
     files = {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1}
     form = {"type": "object", "properties": {FIELD: files}, "required": [FIELD]}
     return [
@@ -53,9 +57,9 @@ def operations(explainer: Explainer) -> list[Operation]:
                 408: "Sending it took too long",
                 413: "It is too large",
                 415: "It is of another type",
-                422: "It cannot be explained",
+                422: "It holds no log",
                 429: "Too much was asked for",
-                503: "Too much is being explained already",
+                503: "It cannot be explained, or not now",
             },
         )
     ]
@@ -78,7 +82,7 @@ async def _explain(explainer: Explainer, asked: Asked) -> Response:
         else:
             found = await _of_body(explainer, asked)
     except NotExplained as error:
-        raise refused(422, str(error)) from error
+        raise refused(503, str(error)) from error
     return answered(asked.request, found)
 
 

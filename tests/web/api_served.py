@@ -1,0 +1,95 @@
+"""The API, served over a board of a few hundred failures, asked as a program asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import requests
+from starlette.requests import Request
+
+from firstfault.app.explaining import Processes
+from firstfault.config import Explain
+from firstfault.model.board import NOBODY, Board, Reader
+from firstfault.model.explained import Explained, Explainer, Upload
+from firstfault.model.verdict import Cause, Job, Verdict
+from firstfault.web import api, server
+from firstfault.web.access import Identity
+from firstfault.web.application import application
+from firstfault.web.guard import Entrance
+from tests.web import boards
+
+READERS = {
+    reader.name: reader
+    for reader in (boards.ADMINISTRATOR, boards.ALICE, boards.BOB, boards.STRANGER)
+}
+
+
+class Named:
+    """Who reads is who the request says: for tests."""
+
+    note = ""
+
+    async def identify(self, request: Request) -> Identity:
+        name = request.headers.get("x-test-reader", boards.ADMINISTRATOR.name)
+        return Identity(READERS.get(name, NOBODY), ambient=False)
+
+
+class Quick:
+    """Explains whatever it is sent as unknown, and keeps what it was asked."""
+
+    max_bytes = 1 << 20
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[dict[str, bytes], dict[str, str]]] = []
+
+    def explain(self, uploads: Sequence[Upload], hosts: Mapping[str, str]) -> Explained:
+        files = {}
+        for upload in uploads:
+            upload.file.seek(0)
+            files[upload.name] = upload.file.read()
+        self.asked.append((files, dict(hosts)))
+        return Explained(Verdict(Job(), Cause("unknown", "Nothing is known", "either", "unknown")))
+
+
+class Served:
+    """A client of the API."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def get(
+        self, path: str, reader: Reader = boards.ADMINISTRATOR, **headers: str
+    ) -> requests.Response:
+        headers["x-test-reader"] = reader.name
+        return requests.get(f"{self.url}/api/v1{path}", headers=headers, timeout=30)
+
+    def post(
+        self, path: str, body: object = None, reader: Reader = boards.ADMINISTRATOR
+    ) -> requests.Response:
+        headers = {"x-test-reader": reader.name}
+        return requests.post(f"{self.url}/api/v1{path}", json=body, headers=headers, timeout=30)
+
+
+@contextmanager
+def served(board: Board, explainer: Explainer | None = None) -> Iterator[Served]:
+    """The API over ``board``."""
+    app = application(api.places(board, explainer, lambda: boards.NOW), lambda: Entrance(Named()))
+    sock = server.listener("127.0.0.1", 0)
+    with server.serving(app, sock):
+        yield Served(server.address(sock))
+
+
+def real_explainer() -> Explainer:
+    """Explains as the daemon does."""
+    return Processes(Explain())
+
+
+@contextmanager
+def open_api(folder: Path, explainer: Explainer | None = None) -> Iterator[Served]:
+    """The API as on a machine without access control: everyone is an administrator."""
+    app = application(api.places(boards.board(folder), explainer))
+    sock = server.listener("127.0.0.1", 0)
+    with server.serving(app, sock):
+        yield Served(server.address(sock))

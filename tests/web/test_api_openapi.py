@@ -1,0 +1,100 @@
+"""The OpenAPI document: valid, whole, and what the API does (schemathesis tries it)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import openapi_spec_validator
+import pytest
+
+from firstfault.web import api
+from firstfault.web.api.openapi import document
+from tests.web import boards
+from tests.web.api_served import Quick, Served, open_api
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "api.md"
+OFFERED = api.operations(boards.Remembered([]), Quick(), lambda: boards.NOW)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with open_api(tmp_path_factory.mktemp("store"), Quick()) as client:
+        yield client
+
+
+def test_the_document_is_served_and_valid(served: Served) -> None:
+    answer = served.get("/openapi.json")
+
+    assert answer.headers["content-type"] == "application/json"
+    openapi_spec_validator.validate(answer.json())
+
+
+def test_every_operation_is_in_the_document_with_a_name_of_its_own() -> None:
+    paths = document(OFFERED, "0")["paths"]
+
+    told = {(path, method) for path, item in paths.items() for method in item}
+    assert told == {(f"/api/v1{each.path}", each.method.lower()) for each in OFFERED}
+    assert len({each.id for each in OFFERED}) == len(OFFERED)
+
+
+def test_every_placeholder_of_a_path_is_a_parameter() -> None:
+    for each in OFFERED:
+        named = {one.name for one in each.parameters if one.place == "path"}
+
+        assert set(re.findall(r"{(\w+)}", each.path)) == named, each.path
+
+
+def test_docstrings_are_told_without_their_line_ends() -> None:
+    text = json.dumps(document(OFFERED, "0")["components"])
+
+    assert "``" not in text
+    assert r"\n" not in text
+
+
+def tried(
+    served: Served, folder: Path, examples: int, *more: str
+) -> subprocess.CompletedProcess[str]:
+    """Schemathesis with its default checks over the whole API, as its user runs it."""
+    # A machine's own settings are not this test's.
+    environment = {name: value for name, value in os.environ.items() if name[:4] != "SCHE"}
+    return subprocess.run(
+        [
+            str(Path(sys.executable).with_name("st")),
+            "run",
+            f"{served.url}/api/v1/openapi.json",
+            f"--max-examples={examples}",
+            "--continue-on-failure",
+            "--no-color",
+            *more,
+        ],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_what_schemathesis_thinks_of_is_answered_as_documented(
+    served: Served, tmp_path: Path
+) -> None:
+    done = tried(served, tmp_path, 10, "--seed=7", "--phases=examples,fuzzing,stateful")
+
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr
+
+
+@pytest.mark.soak
+def test_what_schemathesis_thinks_of_in_minutes_is_answered_as_documented(
+    served: Served, tmp_path: Path
+) -> None:
+    done = tried(served, tmp_path, 200)
+
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr
