@@ -7,6 +7,7 @@ from firstfault.judge.decide import Judgement, at_most_likely, decide
 from firstfault.judge.facts import facts_of
 from firstfault.judge.runs import answering
 from firstfault.judge.verdict import assemble
+from firstfault.judge.went_on import went_on
 from firstfault.model import verdict as v
 from firstfault.model.case import Case
 from firstfault.model.event import (
@@ -42,7 +43,7 @@ def diagnose(case: Case) -> v.Verdict:
         return _say(told, None, Judgement("none", confidence, v.UNKNOWN), answer.outcomes)
     run = told.runs[answer.index]
     judgement = decide(told, found[answer.index])
-    if not answer.sure:
+    if not answer.sure or went_on(told, run, judgement):
         judgement = at_most_likely(judgement)
     strange = found[answer.index].strange
     if judgement.cause == "unknown" and not judgement.roots and _is_healthy(told, run):

@@ -94,7 +94,8 @@ class Told(msgspec.Struct, frozen=True):
     hosts that the evidence names. ``zoned`` is False when a local time without a zone stood in
     it: then times order events, but must not be shown as UTC. ``mixed`` is True where the
     files may be of several jobs. ``no_folder`` is the path of the job's output where a node found
-    that its folder is not there.
+    that its folder is not there. ``worked`` are the documents in which several steps of work follow an
+    end, with where the last of them begin, and the last that bear no rank's prefix (-1: none).
     """
 
     runs: tuple[Run, ...]
@@ -114,3 +115,4 @@ class Told(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     mixed: bool = False
     no_folder: str | None = None
+    worked: tuple[tuple[str, int, int], ...] = ()

@@ -8,7 +8,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from firstfault.model.event import Cancelled, Event, ExitNoticed, TableEntry
+from firstfault.model.event import (
+    Cancelled,
+    Event,
+    ExitNoticed,
+    MemoryPoll,
+    NodeFailure,
+    OomNoticed,
+    StepEnded,
+    TableEntry,
+    TaskEnd,
+)
 from firstfault.model.line import Line, Speaker
 
 # What loops print of their steps: a word with its number, or a progress bar.
@@ -33,6 +43,8 @@ _MOST = 100_000
 _WORK = 3
 _RECENT = 200
 _SEARCHED = 400
+# What else tells of an end, though it tells no launches apart.
+_ENDS = (MemoryPoll, NodeFailure, OomNoticed, StepEnded, TaskEnd)
 
 
 class Advance(msgspec.Struct, frozen=True):
@@ -47,6 +59,16 @@ class Advance(msgspec.Struct, frozen=True):
     back: bool = False
 
 
+class Worked(msgspec.Struct, frozen=True):
+    """Where the last several steps of one speaker's work begin, -1 where none follow an end.
+
+    ``plain`` is the same of speakers without a rank's prefix: what torchrun passes on comes late.
+    """
+
+    offset: int = -1
+    plain: int = -1
+
+
 class Advances:
     """Gathers lines of advance, once something ended: before that nobody asks."""
 
@@ -59,6 +81,9 @@ class Advances:
         self._steps: deque[int] = deque(maxlen=_WORK)
         self._seen: dict[Speaker, set[str]] = {}
         self._counts: dict[Speaker, int] = {}
+        # The same for each speaker, after any end.
+        self._watched = False
+        self._work: dict[Speaker, deque[int]] = {}
 
     def feed(self, line: Line, events: Sequence[Event]) -> bool:
         """Takes a line and the events in it; whether these end something."""
@@ -68,11 +93,27 @@ class Advances:
                     self._count(earlier)
                 self.recent.clear()
             self.after += 1
+            self._watched = True
             self._seen = {}
             return True
         if not events and self.after > 0:
             self._take(line)
+        elif not events and self._watched:
+            self._count(line)
+        elif any(isinstance(event, _ENDS) for event in events):
+            self._watched = True
         return False
+
+    @property
+    def watched(self) -> bool:
+        """Whether something ended: from then on each line is asked for."""
+        return self._watched
+
+    def worked(self) -> Worked:
+        """Where the last several steps of work after an end begin."""
+        full = {who: at[0] for who, at in self._work.items() if len(at) == _WORK}
+        plain = (at for who, at in full.items() if who.rank is None and who.local_rank is None)
+        return Worked(max(full.values(), default=-1), max(plain, default=-1))
 
     def went_on(self, offset: int) -> bool:
         """Whether several steps of work stand behind ``offset``."""
@@ -96,6 +137,9 @@ class Advances:
     def _count(self, line: Line) -> int | None:
         number = advanced_to(line.text)
         if number is not None:
+            if self._watched and number != self._counts.get(line.speaker):
+                work = self._work.setdefault(line.speaker, deque(maxlen=_WORK))
+                work.append(line.place.offset)
             self._counts[line.speaker] = number
         return number
 

@@ -19,7 +19,7 @@ from firstfault.model.event import (
     Traceback,
 )
 from firstfault.model.line import Line, Speaker
-from firstfault.readers.advance import Advance, Advances, advanced_to, progress
+from firstfault.readers.advance import Advance, Advances, Worked, advanced_to, progress
 from firstfault.readers.collectives import collective_state
 from firstfault.readers.elastic import StartReader, agent_event
 from firstfault.readers.fatal import FatalErrorReader
@@ -97,12 +97,14 @@ class Output(msgspec.Struct, frozen=True):
     """What one document told. ``task_hosts`` are (task, host) that a line joins.
 
     ``advances`` show which ranks went on after a failure: a few for each speaker and failure.
+    ``worked`` tells whether several steps of work follow an end.
     """
 
     events: tuple[Event, ...]
     heard: tuple[Heard, ...]
     task_hosts: tuple[tuple[int, str], ...]
     advances: tuple[Advance, ...] = ()
+    worked: Worked = Worked()
 
 
 def read_output(document: Document, zone: Zone) -> Output:
@@ -141,7 +143,7 @@ def read_output(document: Document, zone: Zone) -> Output:
             events += _last_words(streams, document, zone, tail, torn=_is_torn(found))
         if not advances.after:
             advances.recent.append(line)
-        ended = bool(found or advances.after) and advances.feed(line, found)
+        ended = bool(found or advances.watched) and advances.feed(line, found)
         if ended and advances.after < _MOST_STRETCHES:
             heard += _heard(streams)
         events.extend(found)
@@ -160,7 +162,13 @@ def read_output(document: Document, zone: Zone) -> Output:
     events = [_with_end(event, streams) for event in events]
     events = [_with_work(event, streams, advances) for event in events]
     events.sort(key=lambda event: (event.place.offset, type(event).__name__))
-    return Output(tuple(events), tuple(heard), tuple(sorted(task_hosts)), tuple(advances.found))
+    return Output(
+        tuple(events),
+        tuple(heard),
+        tuple(sorted(task_hosts)),
+        tuple(advances.found),
+        advances.worked(),
+    )
 
 
 # Whatever it says, it is no word of the program's.

@@ -39,6 +39,8 @@ _ROW = re.compile(r"\s{0,40}([\w.+\[\]-]{1,200})[^\w.+-]")
 _STEP = re.compile(r"(?:StepId=|\*\*\* JOB |\*\*\* STEP )(\d{1,19})")
 
 
+_NUMBER = re.compile(r"(?<!\d)\d{1,19}(?!\d)")
+
 # What a node's clock and the controller's may differ by.
 _CLOCKS = dt.timedelta(minutes=1)
 
@@ -233,7 +235,7 @@ def _life(fact: JobFacts) -> dt.datetime | None:
 
 
 # A folder may hold other jobs' outputs too; where accounting or an Epilog names the job, an
-# output whose Slurm lines name only others is left out.
+# output whose Slurm lines name only others is left out, unless it is surely the job's.
 def of_the_job(
     reads: Sequence[Read], facts: JobFacts | None, ends: Sequence[EndFacts]
 ) -> tuple[list[Read], list[str]]:
@@ -245,12 +247,20 @@ def of_the_job(
         named = jobs_named([read])
         if facts is not None and _is_older(read, facts):
             notes.append(f"{read.document.name} is older than the job: it was left out.")
-        elif named and any(own) and not named & own:
+        elif named and any(own) and not named & own and not _is_taken_for(read.document, own):
             jobs = ", ".join(sorted(named))
             notes.append(f"{read.document.name} is the output of job {jobs}: it was left out.")
         else:
             kept.append(read)
     return kept, notes
+
+
+# What the collector took as the job's output, or what is called after the job, is the job's, though
+# its program quotes another one's.
+def _is_taken_for(document: Document, own: set[str | None]) -> bool:
+    if document.what in ("job-output", "rank-log"):
+        return True
+    return any(number in own for number in _NUMBER.findall(document.name.rpartition("/")[2]))
 
 
 # Dumps of the flight recorder have the same names for every job.

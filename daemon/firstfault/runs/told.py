@@ -76,6 +76,11 @@ def told(case: Case) -> Told:
             for row in node.coverage
             if row.what == "job-output" and row.reason == "no-folder"
         ),
+        worked=tuple(
+            (each.document.name, each.output.worked.offset, each.output.worked.plain)
+            for each in reads
+            if each.output is not None and each.output.worked.offset >= 0
+        ),
     )
 
 
