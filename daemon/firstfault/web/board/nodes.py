@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,6 +23,7 @@ from firstfault.web.refusals import absent
 PERIODS = {1: "a day", 7: "a week", 30: "30 days", 365: "a year"}
 _PERIOD = 30
 PAGE_ROWS = 100
+NEWEST = 20
 # A report's drain command is repeated for so long: a node may be mended.
 DRAIN_FOR = dt.timedelta(days=7)
 _DRAIN_TRIED = 3
@@ -64,26 +66,36 @@ def places(board: Board, clock: Callable[[], dt.datetime] = now) -> list[Place]:
             board.nodes, reader, until - dt.timedelta(days=days), until
         )
         wanted = request.query_params.get("name", "").strip()[:253]
-        found = [each for each in standings if wanted.casefold() in each.node.casefold()]
+        # Most nodes of a large job were only there: they are shown where they are asked for.
+        every = bool(wanted) or request.query_params.get("all") == "1"
+        found = [
+            each
+            for each in standings
+            if wanted.casefold() in each.node.casefold()
+            and (every or each.initiated or each.suspect)
+        ]
         start = _start(request, len(found))
         shown = found[start : start + PAGE_ROWS]
+        scale = _scale(shown)
+        asked = {"days": str(days), "name": wanted, "all": "1" if every and not wanted else ""}
         return answer(
             "nodes.html",
             request,
             reader,
-            rows=[row(each) for each in shown],
+            rows=[row(each, scale) for each in shown],
+            scale=scale,
             suspects=[each for each in standings if each.suspect],
             count=len(standings),
+            uninvolved=0 if every else len(standings) - len(found),
             found=len(found),
             start=start,
             days=days,
             periods=PERIODS,
             wanted=wanted,
             clusters=len({each.cluster for each in standings}) > 1,
-            previous=_address(days, wanted, start - PAGE_ROWS) if start else None,
-            next=_address(days, wanted, start + PAGE_ROWS)
-            if start + PAGE_ROWS < len(found)
-            else None,
+            states=any(each.state for each in standings),
+            previous=_address(asked, start - PAGE_ROWS) if start else None,
+            next=_address(asked, start + PAGE_ROWS) if start + PAGE_ROWS < len(found) else None,
         )
 
     async def node(request: Request, reader: Reader) -> Response:
@@ -103,7 +115,8 @@ def places(board: Board, clock: Callable[[], dt.datetime] = now) -> list[Place]:
             "node.html",
             request,
             reader,
-            detail=detail,
+            detail=msgspec.structs.replace(detail, failures=detail.failures[:NEWEST]),
+            more=len(detail.failures) > NEWEST,
             row=row(detail.standing),
             out=is_out(detail.standing.state),
             drain=await run_in_threadpool(_drain, board, reader, detail, until),
@@ -118,18 +131,25 @@ def places(board: Board, clock: Callable[[], dt.datetime] = now) -> list[Place]:
     ]
 
 
-def row(each: NodeStanding) -> Row:
-    """A node's standing, drawn and in words."""
+def _scale(shown: Sequence[NodeStanding]) -> float:
+    """The share at the right end of the pictures of a page: a quarter, a half or all."""
+    most = max((each.high for each in shown), default=1.0)
+    return next(end for end in (0.25, 0.5, 1.0) if most <= end or end == 1.0)
+
+
+def row(each: NodeStanding, scale: float = 1.0) -> Row:
+    """A node's standing, drawn and in words; the picture ends at the share ``scale``."""
     part = each.initiated / each.took_part if each.took_part else 0.0
     expected = min(1.0, each.expected / each.took_part) if each.took_part else 0.0
     verdict, tone = said(each)
     words = (
-        f"{filters.share(part)} of its failed jobs began on it, as good as surely between "
-        f"{filters.share(each.low)} and {filters.share(each.high)}; by chance "
+        f"{filters.share(part)} of its failed jobs began on it (95 % interval "
+        f"{filters.share(each.low)} to {filters.share(each.high)}); by chance it would be "
         f"{filters.share(expected)}"
     )
     low, high, at, chance = (
-        round(share * _WIDTH, 1) for share in (each.low, each.high, part, expected)
+        round(min(1.0, share / scale) * _WIDTH, 1)
+        for share in (each.low, each.high, part, expected)
     )
     return Row(each, Bar(low, high, at, chance, words), verdict, tone)
 
@@ -199,6 +219,6 @@ def _start(request: Request, count: int) -> int:
     return start - start % PAGE_ROWS if start < count else 0
 
 
-def _address(days: int, wanted: str, start: int) -> str:
-    asked = {"days": str(days), "name": wanted, "from": str(start) if start > 0 else ""}
-    return "/nodes?" + urlencode({name: value for name, value in asked.items() if value})
+def _address(asked: Mapping[str, str], start: int) -> str:
+    every = {**asked, "from": str(start) if start > 0 else ""}
+    return "/nodes?" + urlencode({name: value for name, value in every.items() if value})
