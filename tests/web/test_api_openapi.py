@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import openapi_spec_validator
 import pytest
@@ -98,3 +99,62 @@ def test_what_schemathesis_thinks_of_in_minutes_is_answered_as_documented(
     done = tried(served, tmp_path, 200)
 
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr
+
+
+def examples() -> list[str]:
+    """The commands of docs/api.md."""
+    blocks = re.findall(r"^```\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def known(served: Served) -> dict[str, str]:
+    """What the examples name, and what is there instead."""
+    job = served.get("/failures?cluster=main&limit=1").json()["failures"][0]["job"]
+    node = served.get(f"/failures/main/{job}").json()["evidence"][0]["node"]
+    standing = served.get("/nodes?hours=8784&cluster=main").json()["nodes"][0]["node"]
+    fingerprint = served.get("/fingerprints").json()["fingerprints"][0]["fingerprint"]
+    incident = served.get("/incidents?state=open").json()["incidents"][0]["key"]
+    dead = served.get("/deliveries?state=dead").json()["deliveries"][0]["delivery_id"]
+    return {
+        "main/4242/1/evidence/n3": f"main/{job}/1/evidence/{node}",
+        "main/4242": f"main/{job}",
+        "nodes/main/n3": f"nodes/main/{standing}?hours=8784",
+        "1:3f2a9c0d11aa": quote(fingerprint, safe=""),
+        "incidents/1": f"incidents/{incident}",
+        "d-4242-slack-1": quote(dead, safe=""),
+        "http://127.0.0.1:8765": served.url,
+    }
+
+
+@pytest.mark.parametrize("command", examples())
+def test_each_example_of_the_docs_is_answered(
+    known: dict[str, str], tmp_path: Path, command: str
+) -> None:
+    for name in ("slurm-4242.out", "dmesg-n3.txt"):
+        (tmp_path / name).write_text("a log\n")
+    asked = command.partition(" -o ")[0]
+    for written, there in known.items():
+        asked = asked.replace(written, there)
+
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"{asked} --include"],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "FIRSTFAULT_TOKEN": "firstfault_x"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[1]) == (400 if "domian" in command else 200), done.stdout
+
+
+def test_each_parameter_and_place_of_the_api_is_in_the_docs() -> None:
+    text = PAGE.read_text("utf-8")
+
+    for each in OFFERED:
+        said = re.sub(r"/{\w+}", "/[^/ ?']+", each.path)
+        assert re.search(f"/api/v1{said}(?=[ ?'\n])", text), each.path
+        for one in each.parameters:
+            assert one.place == "path" or one.name == "page" or f"`{one.name}`" in text, one.name
