@@ -296,6 +296,9 @@ class Remembered:
                 )
         return None
 
+    def ends(self, reader: b.Reader, job: str) -> tuple[b.Failure, ...]:
+        return tuple(one for _, one in self._seen(reader) if one.job == job)
+
     def evidence(
         self, reader: b.Reader, cluster: str | None, job: str, incarnation: int, node: str
     ) -> bytes | None:

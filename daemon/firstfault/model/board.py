@@ -272,6 +272,9 @@ class Board(Protocol):
     ) -> FailureDetail | None:
         """One failure (the newest incarnation where none is named)."""
 
+    def ends(self, reader: Reader, job: str) -> tuple[Failure, ...]:
+        """Every failed end of jobs of this number, on any cluster, the newest first."""
+
     def evidence(
         self, reader: Reader, cluster: str | None, job: str, incarnation: int, node: str
     ) -> bytes | None:

@@ -126,6 +126,14 @@ def operations(board: Board, now: Callable[[], dt.datetime]) -> list[Operation]:
             media="text/csv",
         ),
         Operation(
+            "ends",
+            "/jobs/{job}",
+            "Every failed end of jobs of this number, on any cluster.",
+            lambda asked, _body: values.Ends(board.ends(asked.reader, asked["job"])),
+            parameters=(JOB,),
+            answers=values.Ends,
+        ),
+        Operation(
             "failure",
             "/failures/{cluster}/{job}",
             "One failure with all that is stored of it.",

@@ -27,6 +27,12 @@ class Failures(msgspec.Struct, frozen=True):
     previous: str | None
 
 
+class Ends(msgspec.Struct, frozen=True):
+    """Every failed end of jobs of one number, on any cluster, the newest first."""
+
+    failures: tuple[b.Failure, ...]
+
+
 class Revision(msgspec.Struct, frozen=True):
     """A verdict that was made of a failure, in short."""
 
