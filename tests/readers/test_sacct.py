@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from pathlib import Path
 
 import pytest
@@ -198,3 +199,32 @@ def test_jobs_of_a_strange_shape_are_left_out() -> None:
 
     assert facts.id == "5"
     assert facts.state is None
+
+
+@pytest.mark.parametrize(
+    ("tres", "gpus"),
+    [
+        ("billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4,mem=64G,node=2", 4),
+        ("cpu=8,gres/gpu:a100=4,gres/gpu:h100=2,node=2", 6),
+        ("cpu=8,gres/gpu=0,node=2", 0),
+        ("cpu=8,mem=64G,node=2", None),
+        ("", None),
+        ("gres/gpu=four,gres/gpumem=80,gres/shard=9", None),
+    ],
+)
+def test_gpus_are_counted_where_slurm_accounts_for_them(tres: str, gpus: int | None) -> None:
+    (facts,) = sacct.parse_text(f"JobID|State|AllocTRES\n7|FAILED|{tres}\n")
+
+    assert facts.gpus == gpus
+
+
+def test_json_tells_gpus_as_the_text_does() -> None:
+    def told(*tres: tuple[str, str, int]) -> int | None:
+        allocated = [{"type": t, "name": n, "id": 1, "count": c} for t, n, c in tres]
+        job = {"job_id": 7, "tres": {"allocated": allocated}}
+        (facts,) = sacct.parse_json(json.dumps({"jobs": [job]}).encode())
+        return facts.gpus
+
+    assert told(("cpu", "", 8), ("gres", "gpu", 4), ("gres", "gpu:a100", 4)) == 4
+    assert told(("gres", "gpu:a100", 4), ("gres", "gpu:h100", 2)) == 6
+    assert told(("cpu", "", 8)) is None

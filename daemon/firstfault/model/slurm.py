@@ -48,7 +48,9 @@ class JobFacts(msgspec.Struct, frozen=True):
     ``stdout`` and ``stderr`` are where the output went, as far as Slurm knows (sacct from 24.05 on,
     of a step from 25.05 on; before, a step's is what its command line says): absolute paths when
     they come from the accounting itself, with %t, %n and %N left in where each task or node has a
-    file of its own. ``said_at`` is the line that states all this, where a file does.
+    file of its own. ``gpus`` were
+    allocated, 0: none were, None: nobody told. ``said_at`` is the line that states all this, where a
+    file does.
     """
 
     id: str
@@ -74,5 +76,6 @@ class JobFacts(msgspec.Struct, frozen=True):
     failed_node: str | None = None
     stdout: str | None = None
     stderr: str | None = None
+    gpus: int | None = None
     steps: tuple[StepFacts, ...] = ()
     said_at: Place | None = None

@@ -11,7 +11,7 @@ import datetime as dt
 from collections.abc import Mapping
 
 from firstfault.model.slurm import ExitCode, JobFacts, StepFacts
-from firstfault.readers.sacct import base_state
+from firstfault.readers.sacct import base_state, gpus_of
 from firstfault.readers.stdio import asked_for
 
 _NO_VAL = 0xFFFFFFFE
@@ -51,11 +51,25 @@ def job_facts(job: Fields) -> JobFacts:
         failed_node=_text(job, "failed_node"),
         stdout=_text(job, "standard_output"),
         stderr=_text(job, "standard_error"),
+        gpus=_gpus(job),
         steps=tuple(
             _step(step)
             for step in (steps.values() if isinstance(steps, Mapping) else ())
             if isinstance(step, Mapping)
         ),
+    )
+
+
+def _gpus(job: Fields) -> int | None:
+    given = job.get("gpus")
+    if not isinstance(given, Mapping):
+        return None
+    return gpus_of(
+        {
+            f"gres/{str(name).removeprefix('gres/')}": count
+            for name, count in given.items()
+            if isinstance(count, int)
+        }
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -23,6 +23,7 @@ __all__ = [
     "base_state",
     "duration_s",
     "exit_code",
+    "gpus_of",
     "looks_like_json",
     "looks_like_text",
     "moment",
@@ -83,6 +84,7 @@ _CUT_STEPS = {
     for name in ("batch", "extern", "interactive")
     for length in range(1, len(name))
 }
+_TRES = re.compile(r"(?:^|,)([a-z]+(?:/[^=,]+)?)=([0-9]{1,9})(?=,|$)")
 _RULE = re.compile(r"-+(?: +-+)+ *")
 
 Row = dict[str, str]
@@ -253,7 +255,22 @@ def _job(job_id: str, row: Row, zone: dt.timezone) -> JobFacts:
         failed_node=_text(row, "failednode"),
         stdout=_text(row, "stdout"),
         stderr=_text(row, "stderr"),
+        gpus=gpus_of(_tres(row.get("alloctres", ""))),
     )
+
+
+def gpus_of(tres: Mapping[str, int]) -> int | None:
+    """How many GPUs are among trackable resources ("gres/gpu", "gres/gpu:a100"), None where none
+    is named: a cluster that does not account for GPUs names none of any job."""
+    if "gres/gpu" in tres:
+        return tres["gres/gpu"]
+    typed = [count for name, count in tres.items() if name.startswith("gres/gpu:")]
+    return sum(typed) if typed else None
+
+
+def _tres(text: str) -> dict[str, int]:
+    """Of "billing=8,cpu=8,gres/gpu=4,mem=64G,node=2" what is a plain count (slurm.conf(5))."""
+    return {name: int(count) for name, count in _TRES.findall(text)}
 
 
 def _step(step_id: str, row: Row, zone: dt.timezone) -> StepFacts:

@@ -101,8 +101,21 @@ def _job(job: dict[str, Any], blind: bool) -> JobFacts:
         failed_node=_text(job.get("failed_node")),
         stdout=_text(job.get("stdout_expanded")),
         stderr=_text(job.get("stderr_expanded")),
+        gpus=_gpus(job),
         steps=tuple(_step(step, blind) for step in _list(job.get("steps"))),
     )
+
+
+def _gpus(job: dict[str, Any]) -> int | None:
+    counts = {
+        each.get("name"): _number(each.get("count")) or 0
+        for each in _list(_dict(job.get("tres")).get("allocated"))
+        if each.get("type") == "gres"
+    }
+    if "gpu" in counts:
+        return counts["gpu"]
+    typed = [count for name, count in counts.items() if str(name).startswith("gpu:")]
+    return sum(typed) if typed else None
 
 
 def _step(step: dict[str, Any], blind: bool) -> StepFacts:

@@ -122,7 +122,7 @@ def _job(job: object, with_steps: bool) -> dict[str, object]:
         str(name): _values(step, STEP) | {"cancelled_by_uid": _uid(step)}
         for name, step in (steps or {}).items()
     }
-    return fields | {"cancelled_by_uid": _uid(job)}
+    return fields | {"cancelled_by_uid": _uid(job), "gpus": _gpus(job)}
 
 
 def _values(thing: object, names: tuple[str, ...]) -> dict[str, object]:
@@ -132,6 +132,17 @@ def _values(thing: object, names: tuple[str, ...]) -> dict[str, object]:
         if isinstance(value, str):
             value = value[:LONGEST_TEXT]
         found[name] = value if isinstance(value, str | int | float) else None
+    return found
+
+
+def _gpus(job: object) -> dict[str, int]:
+    """How many GPUs were allocated, by "gpu" and "gpu:a100"."""
+    gres = getattr(getattr(job, "allocated_tres", None), "gres", None)
+    found: dict[str, int] = {}
+    for name, value in gres.items() if isinstance(gres, dict) else ():
+        count = getattr(value, "count", value)
+        if isinstance(count, int):
+            found[str(name)] = count
     return found
 
 

@@ -47,6 +47,7 @@ _WANTED = (
     "Reason",
     "Restarts",
     "WorkDir",
+    "AllocTRES",
     "StdOut",
     "StdErr",
     "SubmitLine",
