@@ -12,6 +12,7 @@ import sqlalchemy as sa
 import zstandard
 
 from firstfault.model import jobs as j
+from firstfault.store import names
 from firstfault.store.database import JOBS, Database, StoreError, hold
 from firstfault.store.schema import evidence, jobs
 
@@ -73,6 +74,8 @@ def keep(database: Database, records: Sequence[j.Incoming], now: dt.datetime) ->
                 of_job.setdefault(record.record_id, record)
         for (cluster, job), of_job in fresh.items():
             _keep(connection, cluster, job, list(of_job.values()), now)
+        sent = [(cluster, each.node) for (cluster, _), of in fresh.items() for each in of.values()]
+        names.note_records(connection, dict.fromkeys(sent, now))
     return frozenset(record_id for of_job in fresh.values() for record_id in of_job)
 
 

@@ -12,6 +12,7 @@ import msgspec
 import sqlalchemy as sa
 
 from firstfault.model import jobs as j
+from firstfault.store import failures
 from firstfault.store.database import Database
 from firstfault.store.schema import deliveries, evidence, jobs, metadata
 
@@ -92,6 +93,7 @@ def remove_job(database: Database, job: Expired) -> Removed:
             return Removed()
         records, size = _delete_evidence(connection, job.key)
         if records < STEP:
+            failures.remove(connection, job.key)
             for table in _OF_A_JOB:
                 connection.execute(table.delete().where(table.c.job_key == job.key))
             connection.execute(jobs.delete().where(jobs.c.key == job.key))

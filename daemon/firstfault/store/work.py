@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
 from firstfault.model.slurm import JobFacts
-from firstfault.store import incidents
+from firstfault.store import failures, incidents
 from firstfault.store.database import JOBS, Database, hold
 from firstfault.store.schema import deliveries, jobs, messages, verdicts
 
@@ -100,7 +100,14 @@ def finish(
             incidents.replace(connection, job.key, verdict, job.first_ended_at)
         connection.execute(jobs.update().where(mine).values(values))
         _queue(connection, job.key, revision, outcome, now)
+        if verdict is not None or (revision and _is_news(job, outcome)):
+            failures.record(connection, job.key, verdict)
     return True
+
+
+def _is_news(job: j.JobStatus, outcome: Outcome) -> bool:
+    judged = (outcome.judged_evidence, outcome.judged_facts)
+    return judged != (job.judged_evidence, job.judged_facts)
 
 
 def claim_questions(

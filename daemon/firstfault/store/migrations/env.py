@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
+from firstfault.store import failure_tables  # noqa: F401 - its tables belong to the schema
 from firstfault.store.schema import metadata
 
 connection = context.config.attributes["connection"]
