@@ -10,10 +10,11 @@ from typing import get_args, get_type_hints
 import jinja2
 import msgspec
 import pytest
-from jinja2 import meta
+from jinja2 import meta, nodes
 
 from firstfault.report import html
 from firstfault.report import page as pages
+from firstfault.report.filters import FILTERS
 from firstfault.report.html import Link
 from firstfault.report.memory_picture import memory_picture
 from firstfault.report.outline import outline
@@ -153,8 +154,13 @@ def pages_made() -> list[str]:
 
 def variables(name: str) -> set[str]:
     """What a template and those that it includes are given."""
-    tree = jinja2.Environment().parse((OURS / name).read_text())
-    found = meta.find_undeclared_variables(tree)
+    environment = jinja2.Environment()
+    environment.filters.update(FILTERS)
+    tree = environment.parse((OURS / name).read_text())
+    # What a template makes itself, it is not given, though its blocks take it from outside.
+    made = {each.target for each in tree.find_all(nodes.Import)}
+    made |= {each.name for each in tree.find_all(nodes.Macro)}
+    found = meta.find_undeclared_variables(tree) - made
     for each in meta.find_referenced_templates(tree):
         assert each is not None
         assert f"`{each}`" in DOCS

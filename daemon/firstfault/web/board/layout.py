@@ -11,6 +11,10 @@ from starlette.responses import HTMLResponse
 import firstfault
 from firstfault.model.board import Reader
 from firstfault.report.page import page
+from firstfault.web import files, guard
+
+# By themselves anew, where it is asked for: /?refresh=60, in seconds.
+REFRESH_S = range(10, 3601)
 
 
 class NavigationPlace(NamedTuple):
@@ -32,13 +36,23 @@ NAVIGATION = (
     NavigationPlace("/deliveries", "Deliveries", for_all=False),
     NavigationPlace("/health", "Health", for_all=False),
 )
-# Of reports: they belong to the failures.
-_FAILURES_TOO = "/jobs"
+# Reports belong to the failures.
+_REPORTS = "/jobs"
+
+
+class Files(NamedTuple):
+    """The addresses of the pages' own files."""
+
+    board_style: str
+    report_style: str
+    script: str
+    mark: str
 
 
 class Layout(NamedTuple):
     """What every page's frame is given: ``here`` is the path of the navigation's entry that the
-    page belongs to, ``form_token`` what its forms send back."""
+    page belongs to, ``form_token`` what its forms send back, ``note`` what the foot says of
+    access, ``refresh_s`` after how long the page is to load itself again (None: not at all)."""
 
     places: tuple[NavigationPlace, ...]
     here: str
@@ -46,19 +60,25 @@ class Layout(NamedTuple):
     administrator: bool
     version: str
     form_token: str
+    note: str
+    refresh_s: int | None
+    files: Files
 
 
 def layout(request: Request, reader: Reader) -> Layout:
     """The frame of the page that ``request`` asks for."""
-    path = request.url.path
-    section = "/" + path.split("/")[1]
+    section = "/" + request.url.path.split("/")[1]
+    visit = guard.visit(request)
     return Layout(
         places=tuple(each for each in NAVIGATION if each.for_all or reader.administrator),
-        here="/failures" if section == _FAILURES_TOO else section,
+        here="/failures" if section == _REPORTS else section,
         reader=reader.name,
         administrator=reader.administrator,
         version=firstfault.__version__,
-        form_token=getattr(request.state, "form_token", ""),
+        form_token=visit.form_token,
+        note=visit.note,
+        refresh_s=_refresh_s(request.query_params.get("refresh", "")),
+        files=Files(*map(files.address, ("board.css", "report.css", "board.js", "mark.svg"))),
     )
 
 
@@ -73,3 +93,8 @@ def answer(
 def now() -> dt.datetime:
     """The present moment, aware."""
     return dt.datetime.now(dt.UTC)
+
+
+def _refresh_s(text: str) -> int | None:
+    is_number = text.isascii() and text.isdigit() and len(text) <= 4
+    return int(text) if is_number and int(text) in REFRESH_S else None

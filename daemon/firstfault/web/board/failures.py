@@ -1,0 +1,84 @@
+"""The list of failures: filtered by the address, by page."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from firstfault.model.board import Board, FailurePage, Reader
+from firstfault.report import causes as knowledge
+from firstfault.web.board import filtering
+from firstfault.web.board.layout import answer
+from firstfault.web.places import Place
+
+LIMIT = 50
+LOST = "This part of the list is not there any more: here is its beginning."
+
+
+def places(board: Board) -> list[Place]:
+    """The place of the list."""
+    return [Place(filtering.PATH, partial(_failures, board), "reader")]
+
+
+async def _failures(board: Board, request: Request, reader: Reader) -> Response:
+    asked = filtering.read(request.query_params.multi_items())
+    if not asked.is_canonical and not asked.wrong:
+        # Of the form: its empty fields are not worth an address.
+        return RedirectResponse(filtering.address(asked.which, page=asked.page), 303)
+    found, lost = FailurePage(()), None
+    if not asked.wrong:
+        try:
+            found = await run_in_threadpool(board.failures, reader, asked.which, asked.page, LIMIT)
+        except ValueError:
+            lost = LOST
+            found = await run_in_threadpool(board.failures, reader, asked.which, None, LIMIT)
+    which = asked.which
+    is_first = lost is not None or asked.page is None or found.previous is None
+    inputs = filtering.inputs(asked)
+    return await run_in_threadpool(
+        answer,
+        "failures.html",
+        request,
+        reader,
+        status=400 if asked.wrong or lost else 200,
+        failures=found.failures,
+        inputs=inputs,
+        is_open=any(
+            each.wrong or each.value for each in inputs if each.field.name not in FIRST_FIELDS
+        ),
+        first_fields=FIRST_FIELDS,
+        causes=causes(),
+        wrong=filtering.faults(asked),
+        lost=lost,
+        chips=filtering.chips(which),
+        sort=which.sort,
+        heads=filtering.heads(which),
+        previous=_page_address(asked, found.previous),
+        next=_page_address(asked, found.next),
+        spreadsheet=_spreadsheet(asked),
+        is_live=is_first and which.sort == filtering.NEWEST and not asked.wrong,
+        query=filtering.query_of(which),
+    )
+
+
+# What stands before the fold of the form.
+FIRST_FIELDS = ("text", "since", "until", "domain")
+
+
+def causes() -> tuple[str, ...]:
+    """What the field of the cause offers: the families, then the causes."""
+    known = [each.id for each in knowledge.causes()]
+    families = sorted({f"{each.partition('.')[0]}." for each in known if "." in each})
+    return (*families, *sorted(known))
+
+
+def _page_address(asked: filtering.Asked, page: str | None) -> str | None:
+    return None if page is None else filtering.address(asked.which, page=page)
+
+
+def _spreadsheet(asked: filtering.Asked) -> str:
+    query = filtering.query_of(asked.which)
+    return f"/api/v1/failures.csv?{query}" if query else "/api/v1/failures.csv"
