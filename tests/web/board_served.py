@@ -8,17 +8,9 @@ from contextlib import contextmanager
 from firstfault.app.explaining import Processes
 from firstfault.config import Explain
 from firstfault.model.board import Board
+from firstfault.web import board as pages
 from firstfault.web import files, server
 from firstfault.web.application import application
-from firstfault.web.board import (
-    causes,
-    deliveries,
-    explain,
-    fingerprints,
-    health,
-    incidents,
-    nodes,
-)
 from firstfault.web.places import Place
 from tests.web.boards import NOW
 
@@ -36,18 +28,9 @@ PAGES = (
 
 
 def places(board: Board, settings: Explain | None = None) -> list[Place]:
-    """Those of nodes, causes, fingerprints, incidents, deliveries, health and explain, as if it
-    were `NOW`."""
-    return [
-        *files.places(),
-        *nodes.places(board, lambda: NOW),
-        *causes.places(board, lambda: NOW),
-        *fingerprints.places(board),
-        *incidents.places(board, lambda: NOW),
-        *deliveries.places(board),
-        *health.places(board, lambda: NOW),
-        *explain.places(Processes(settings or Explain())),
-    ]
+    """All pages, as if it were `NOW`."""
+    explainer = Processes(settings or Explain())
+    return [*files.places(), *pages.places(board, explainer, lambda: NOW)]
 
 
 @contextmanager
