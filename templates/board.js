@@ -44,7 +44,7 @@
   const kind = main.dataset.live;
   const notice = document.querySelector(".live");
   if (!kind || !notice || !window.EventSource) return;
-  const MOST = 20, AGAIN_MS = 10000;
+  const MOST = 20, AGAIN_MS = 10000, REFUSED_MS = 60000;
   const query = main.dataset.query;
   const shown = () => [...document.querySelectorAll("[data-newest] [data-key]")].map(row => row.dataset.key);
   const known = new Set(shown());
@@ -102,6 +102,10 @@
     } else if (!source || source.readyState === EventSource.CLOSED) {
       source = new EventSource(query ? `/live?${query}` : "/live");
       source.addEventListener("failures", heard);
+      // A browser gives up by itself where the answer is no stream: too many are open, or a login ran out.
+      source.addEventListener("error", () => {
+        if (source?.readyState === EventSource.CLOSED) setTimeout(listen, REFUSED_MS);
+      });
     }
   }
 

@@ -8,9 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 STOP_S = 1.0
+# In the scope of each request: a function that says whether the server is ending. An answer that
+# lasts ends then by itself.
+IS_ENDING = "firstfault.is_ending"
 
 
 def listener(host: str, port: int) -> socket.socket:
@@ -36,8 +39,13 @@ def address(sock: socket.socket) -> str:
 @contextmanager
 def serving(application: ASGIApp, sock: socket.socket) -> Iterator[None]:
     """Serves ``application`` on ``sock`` while the block runs; closes the socket after."""
+
+    async def told(scope: Scope, receive: Receive, send: Send) -> None:
+        scope[IS_ENDING] = lambda: server.should_exit
+        await application(scope, receive, send)
+
     config = uvicorn.Config(
-        application,
+        told,
         log_config=None,
         access_log=False,
         lifespan="off",

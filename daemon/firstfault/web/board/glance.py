@@ -59,7 +59,9 @@ def _sick(overview: Overview) -> list[str]:
     if going_on:
         size = _SMALL[going_on] if going_on < len(_SMALL) else number(going_on)
         said.append(f"{size.capitalize()} incident{' is' if going_on == 1 else 's are'} open.")
-    suspects = [node.node for node in overview.nodes if node.suspect]
+    sick = [node for node in overview.nodes if node.suspect]
+    several = len({node.cluster for node in sick}) > 1
+    suspects = [f"{node.node} of {node.cluster or '-'}" if several else node.node for node in sick]
     if suspects:
         names = listed(suspects, MOST_NAMES, lambda name: clean(name, 60))
         said.append(f"{names} {'looks' if len(suspects) == 1 else 'look'} sick.")

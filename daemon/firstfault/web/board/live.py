@@ -28,6 +28,7 @@ from firstfault.web.board import filtering
 from firstfault.web.board.layout import answer
 from firstfault.web.places import Place
 from firstfault.web.refusals import Refusal
+from firstfault.web.server import IS_ENDING
 
 LOGGER = logging.getLogger("firstfault")
 
@@ -40,8 +41,6 @@ HEARTBEAT_S = 15.0
 LONGEST_S = 300.0
 AGAIN_MS = 5000
 SEND_S = 10.0
-# `firstfault.web.server` puts it there: True from the moment that the daemon ends.
-IS_ENDING = "firstfault.is_ending"
 
 T = TypeVar("T")
 
