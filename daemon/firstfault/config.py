@@ -6,7 +6,6 @@ etc/firstfault.toml holds every key at its default; a test keeps it, this and th
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import math
 import re
 import tomllib
@@ -24,6 +23,8 @@ from firstfault.deliver.settings import (
     Webhook,
     mistakes,
 )
+from firstfault.web import settings as web_settings
+from firstfault.web.settings import Web, is_loopback
 
 _URL = re.compile(r"https?://[A-Za-z0-9\[][\x21-\x7e]*")
 Reported = Literal["always", "if-failed", "never"]
@@ -177,17 +178,6 @@ class Slack(msgspec.Struct, frozen=True):
         return "Slack(...)"  # the webhook is a secret
 
 
-class Web(msgspec.Struct, frozen=True):
-    """[web]: the pages."""
-
-    enabled: bool = True
-    host: str = "127.0.0.1"
-    port: int = 8765
-    public_url: str = ""
-    secret_file: str = ""
-    link_days: int = 14
-
-
 class Explain(msgspec.Struct, frozen=True):
     """[explain]: logs that readers of the pages send to have them explained."""
 
@@ -326,6 +316,7 @@ def _located(message: str) -> str:
 def _contradictions(config: Config) -> list[tuple[str, str]]:
     wrong = _numbers(config) + _intake(config)
     wrong += mistakes(config.mail, config.webhook)
+    wrong += web_settings.mistakes(config.web)
     for key, path in (
         ("spool.dir", config.spool.dir),
         ("report.dir", config.report.dir),
@@ -348,6 +339,9 @@ def _contradictions(config: Config) -> list[tuple[str, str]]:
         ("intake.tls_key", config.intake.tls_key),
         ("intake.munge_socket", config.intake.munge_socket),
         ("intake.key_file", config.intake.key_file),
+        ("web.secret_file", config.web.secret_file),
+        ("web.proxy_secret_file", config.web.proxy_secret_file),
+        ("web.tokens_file", config.web.tokens_file),
     ):
         if (path or key in ("spool.dir", "report.dir")) and not path.startswith("/"):
             wrong.append((key, f"is {path!r}; it must be an absolute path."))
@@ -371,7 +365,7 @@ def _intake(config: Config) -> list[tuple[str, str]]:
     wrong = []
     if bool(intake.tls_cert) != bool(intake.tls_key):
         wrong.append(("intake.tls_cert", "and intake.tls_key belong together: set both."))
-    if not _is_loopback(intake.host) and not intake.tls_cert:
+    if not is_loopback(intake.host) and not intake.tls_cert:
         said = f"is {intake.host!r}: off loopback TLS is needed, set intake.tls_cert and tls_key."
         wrong.append(("intake.host", said))
     if intake.enabled and not intake.munge and not intake.key_file:
@@ -392,13 +386,6 @@ def _slack(slack: Slack) -> list[tuple[str, str]]:
     if not slack.api_url.endswith("/"):
         wrong.append(("slack.api_url", f'is {slack.api_url!r}; it must end in "/".'))
     return wrong
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _numbers(config: Config) -> list[tuple[str, str]]:

@@ -297,7 +297,10 @@ def test_check_looks_at_all_that_can_be_configured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
-        ({"web": {"host": "192.0.2.1"}}, "FAIL  pages: web: cannot listen on 192.0.2.1"),
+        (
+            {"web": {"host": "192.0.2.1", "munge": True}},
+            "FAIL  pages: web: cannot listen on 192.0.2.1",
+        ),
         ({"web": {"secret_file": "KEY"}}, "KEY has mode 0644: it holds a secret. chmod 0600"),
         ({"slack": {"webhook_file": "KEY"}}, "KEY has mode 0644: it holds a secret. chmod 0600"),
         ({"web": {"secret_file": "/absent"}}, "FAIL  links: web.secret_file /absent cannot be"),

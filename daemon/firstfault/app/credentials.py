@@ -19,6 +19,7 @@ from firstfault.config import Config, ConfigError
 WEBHOOK = "slack-webhook"
 BOT_TOKEN = "slack-token"  # noqa: S105 - a name
 LINK_KEY = "web-secret"
+PROXY_SECRET = "web-proxy-secret"  # noqa: S105 - a name
 STORE_PASSWORD = "store-password"  # noqa: S105 - a name
 MAIL_PASSWORD = "mail-password"  # noqa: S105 - a name
 WEBHOOK_URL = "webhook-url"
@@ -67,6 +68,27 @@ def link_key(config: Config) -> str:
         raise ConfigError(f"{where} holds too few characters. {remedy}")
     journal.hide(key)
     return key
+
+
+def proxy_secret(config: Config) -> str:
+    """What the proxy before the pages proves itself by, where one names the user.
+
+    Raises `ConfigError`.
+    """
+    remedy = (
+        "It holds 32 random characters or more (openssl rand -hex 32), which the proxy sends as "
+        "X-Firstfault-Proxy: without it every user of the proxy's host could name another user."
+    )
+    path = config.web.proxy_secret_file
+    secret, where = _read("web.proxy_secret_file", path, PROXY_SECRET, remedy)
+    if config.web.proxy_user_header and not secret:
+        raise ConfigError(
+            f"web.proxy_user_header is set: web.proxy_secret_file must name a file. {remedy}"
+        )
+    if secret and (len(secret) < _SHORTEST_KEY or not _TOKEN.fullmatch(secret)):
+        raise ConfigError(f"{where} holds too few characters, or blanks. {remedy}")
+    journal.hide(secret)
+    return secret
 
 
 def mail_password(config: Config) -> str:

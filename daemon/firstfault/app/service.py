@@ -19,6 +19,7 @@ from firstfault.app.channels import channels_of
 from firstfault.app.credentials import store_url
 from firstfault.app.crew import Crew
 from firstfault.app.customs import use_customs
+from firstfault.app.entrance import coordinators_of, entrance_of
 from firstfault.app.intake import note_answer, serving_intake
 from firstfault.app.journal import say
 from firstfault.app.links import links_of
@@ -63,6 +64,8 @@ class Running:
             channels = channels_of(new.config, self.parts.database)
             links = links_of(new.config)
             rules = rules_of(new.config)
+            coordinators = coordinators_of(new.config)
+            entrance = entrance_of(new.config, coordinators)
             _use_signatures(new.config)
             use_customs(new.config)
         except (ConfigError, StartError) as error:
@@ -77,6 +80,8 @@ class Running:
             links=links,
             slurm=slurm,
             rules=rules,
+            entrance=entrance,
+            coordinators=coordinators,
         )
         # Who does not come to an end finishes the pass as it was begun, and then ends.
         self.stop(RELOAD_S)
@@ -126,6 +131,7 @@ def run(config: Config, read_again: Callable[[], Config], *, once_idle: bool = F
     folder = _prepared(config)
     database = open_store(store_url(config))
     channels = channels_of(config, database)
+    coordinators = coordinators_of(config)
     running = Running(
         Parts(
             config,
@@ -135,6 +141,8 @@ def run(config: Config, read_again: Callable[[], Config], *, once_idle: bool = F
             Bells(),
             links_of(config),
             rules_of(config),
+            entrance_of(config, coordinators),
+            coordinators,
         )
     )
     stop_at = float("inf")

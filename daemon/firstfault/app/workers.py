@@ -22,6 +22,7 @@ from firstfault.app.incidents import Incidents, Reservations
 from firstfault.app.journal import say, trouble
 from firstfault.app.links import Links
 from firstfault.app.retention import Retention
+from firstfault.app.rights import Coordinators
 from firstfault.app.routing import OWN, by_rules
 from firstfault.app.rules import Rules
 from firstfault.app.sender import Sender
@@ -37,10 +38,12 @@ from firstfault.slurm import settings
 from firstfault.slurm.facts import SlurmFacts
 from firstfault.store import evidence
 from firstfault.store.database import Database
+from firstfault.web.guard import Entrance
 
 IDLE_S = 1.0
 RETAIN_EVERY_S = 600.0
 LONGEST_PAUSE_S = 30.0
+COORDINATORS_EVERY_S = 600.0
 
 
 class StartError(RuntimeError):
@@ -86,6 +89,8 @@ class Parts(msgspec.Struct, frozen=True):
     bells: Bells
     links: Links = Links()
     rules: Rules = Rules()
+    entrance: Entrance = Entrance()
+    coordinators: Coordinators | None = None
 
 
 class Worker(msgspec.Struct, frozen=True):
@@ -121,6 +126,8 @@ def table(parts: Parts) -> dict[str, Worker]:
         workers[name] = Worker(sender.once)
         if isinstance(channel, Gathering):
             workers[f"{name}-refresh"] = Worker(channel.once)
+    if parts.coordinators is not None:
+        workers["coordinators"] = Worker(parts.coordinators.once, COORDINATORS_EVERY_S)
     incidents = Incidents(parts.database, parts.config, tells=ADMINS in told)
     workers["incidents"] = Worker(lambda: incidents.once(now()))
     scontrol = settings.find(slurm.sacct)

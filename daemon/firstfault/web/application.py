@@ -17,12 +17,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from firstfault.model.board import Board, Reader
-from firstfault.web import files
-from firstfault.web.access import Access, Open
-from firstfault.web.forms import Forms
-from firstfault.web.guard import Guard, Guarded
+from firstfault.model.explained import Explainer
+from firstfault.web import api, board, files
+from firstfault.web.guard import Entrance, Guard, Guarded
 from firstfault.web.headers import HEADERS, REPORT_POLICY, Hardened
-from firstfault.web.hosts import LOOPBACK, Hosts
+from firstfault.web.hosts import Hosts
 from firstfault.web.places import Place
 from firstfault.web.refusals import Refusal
 
@@ -32,32 +31,32 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 class Sources(NamedTuple):
     """What the places ask, beside who reads. ``healthy`` False makes /healthz answer 503; with
-    ``metrics`` they are at /metrics. ``shared`` gives the report that a signed link leads to."""
+    ``metrics`` they are at /metrics. ``shared`` gives the report that a signed link leads to.
+    Without an ``explainer`` no logs are explained."""
 
     board: Board
     healthy: Callable[[], bool]
     metrics: Callable[[], bytes] | None = None
     shared: Callable[[str], str | None] = lambda _token: None
+    explainer: Explainer | None = None
 
 
 def places(sources: Sources) -> list[Place]:
     """Every place of the pages."""
     return [
         *files.places(),
+        *board.places(sources.board, sources.explainer),
+        *api.places(sources.board, sources.explainer),
         *shared_places(sources.shared),
         *inspection_places(sources.healthy, sources.metrics),
     ]
 
 
 def application(
-    all_places: Sequence[Place],
-    access: Access | None = None,
-    hosts: Hosts | None = None,
-    forms: Forms | None = None,
+    all_places: Sequence[Place], entrance: Callable[[], Entrance] = Entrance
 ) -> Starlette:
-    """The pages as an ASGI application. By default everyone who reaches them on loopback is an
-    administrator."""
-    guard = Guard(access or Open(), hosts or Hosts(LOOPBACK), forms or Forms())
+    """The pages as an ASGI application; ``entrance`` gives what counts at the moment."""
+    guard = Guard(entrance)
     by_path: dict[str, list[Place]] = {}
     for place in all_places:
         by_path.setdefault(place.path, []).append(place)
@@ -70,7 +69,7 @@ def application(
 
 def inspection(healthy: Callable[[], bool], metrics: Callable[[], bytes]) -> Starlette:
     """/healthz and /metrics alone, for an address of their own."""
-    return application(inspection_places(healthy, metrics), hosts=Hosts(["*"]))
+    return application(inspection_places(healthy, metrics), lambda: Entrance(hosts=Hosts(["*"])))
 
 
 def inspection_places(

@@ -17,6 +17,7 @@ HEADER = "x-firstfault-form-token"
 DAY_S = 86400
 _SALT = "firstfault.form/1"
 _LONGEST = 2000
+_OWN = secrets.token_hex(32)
 
 
 class Forms:
@@ -24,7 +25,7 @@ class Forms:
 
     def __init__(self, key: str = "") -> None:
         self._serializer = itsdangerous.URLSafeTimedSerializer(
-            key or secrets.token_hex(32),
+            key or _OWN,
             salt=_SALT,
             signer_kwargs={"digest_method": hashlib.sha256},
         )

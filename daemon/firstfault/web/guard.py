@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import logging
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from tempfile import SpooledTemporaryFile
 from typing import IO, NamedTuple
@@ -18,9 +18,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from firstfault.model.board import NOBODY, Reader
 from firstfault.web import forms, refusals
-from firstfault.web.access import Access, Identity
+from firstfault.web.access import Access, Identity, Open
 from firstfault.web.forms import Forms
-from firstfault.web.hosts import Hosts
+from firstfault.web.hosts import LOOPBACK, Hosts
 from firstfault.web.limits import Rate, Slots
 from firstfault.web.places import Place
 from firstfault.web.refusals import Refusal, absent
@@ -47,23 +47,28 @@ def visit(request: Request) -> Visit:
     return found
 
 
+class Entrance(NamedTuple):
+    """What counts at the moment: who tells who reads, under which names the pages are asked for,
+    and what signs their forms. By default everyone on loopback is an administrator."""
+
+    access: Access = Open()
+    hosts: Hosts = Hosts(LOOPBACK)
+    forms: Forms = Forms()
+
+
 class Guard:
-    """What requests are checked by."""
+    """What requests are checked by; ``entrance`` gives what counts now."""
 
     def __init__(
         self,
-        access: Access,
-        hosts: Hosts,
-        form_tokens: Forms,
+        entrance: Callable[[], Entrance],
         *,
         costly: Slots | None = None,
         streams: Slots | None = None,
         each: Rate | None = None,
         all_: Rate | None = None,
     ) -> None:
-        self.access = access
-        self.hosts = hosts
-        self.forms = form_tokens
+        self._entrance = entrance
         self._costly = costly or Slots(2, 1, wait_s=5.0)
         self._streams = streams or Slots(100, 20)
         self._each = each or Rate(20, 60.0)
@@ -71,7 +76,8 @@ class Guard:
 
     async def check(self, request: Request, places: Sequence[Place]) -> tuple[Place, Identity]:
         """The place that the request may use, and who uses it. Raises `Refusal`."""
-        if not self.hosts.allows(request.headers):
+        entrance = self._entrance()
+        if not entrance.hosts.allows(request.headers):
             raise Refusal(
                 421,
                 "The pages do not answer to this name. If it is theirs, an administrator adds it "
@@ -79,7 +85,7 @@ class Guard:
             )
         identity = Identity(NOBODY)
         if any(place.needs != "anyone" for place in places) or not places:
-            identity = await self.access.identify(request)
+            identity = await entrance.access.identify(request)
         reader = identity.reader
         visible = [place for place in places if _may(place, reader)]
         if not visible:
@@ -94,7 +100,7 @@ class Guard:
             allowed = sorted({name for place in visible for name in place.methods})
             allow = ", ".join([*allowed, *(["HEAD"] if "GET" in allowed else [])])
             raise Refusal(405, f"Here is answered to {allow}.", {"allow": allow})
-        request.state.visit = Visit(self.forms.token(reader), self.access.note)
+        request.state.visit = Visit(entrance.forms.token(reader), entrance.access.note)
         return place, identity
 
     async def check_change(self, request: Request, place: Place, identity: Identity) -> None:
@@ -102,15 +108,15 @@ class Guard:
         `Refusal`."""
         if not identity.ambient:
             return
-        if not self.hosts.are_origin(request.headers):
+        if not self._entrance().hosts.are_origin(request.headers):
             raise Refusal(403, "A page of another site asked for this. Nothing was done.")
         if not place.form:
             return
         token = request.headers.get(forms.HEADER)
         if token is None:
-            given = (await request.form()).getlist(forms.FIELD)
+            given = (await request.form(max_part_size=place.body_bytes)).getlist(forms.FIELD)
             token = given[0] if len(given) == 1 and isinstance(given[0], str) else ""
-        if not self.forms.accepts(token, identity.reader):
+        if not self._entrance().forms.accepts(token, identity.reader):
             raise Refusal(
                 403, "This page was open for too long. Nothing was done: load it again, and repeat."
             )
