@@ -342,3 +342,25 @@ def test_a_loaders_worker_that_died_of_a_bus_error_was_not_killed() -> None:
 
     assert verdict.cause.id == "process.bus-error"
     assert verdict.cause.confidence == v.POSSIBLE
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "falling back to the native kernels",
+        "WARNING checkpoint skipped",
+        "reducing the batch to 4",
+        "shard 7: retrying in 5 s",
+    ],
+)
+def test_an_exception_behind_which_its_program_says_that_it_goes_on_is_not_surely_the_end(
+    word: str,
+) -> None:
+    end = [*made.noticed(0, 700, 1), *made.table((0, 0, 1, 700))]
+    caught = made.of_rank(
+        0, None, [*made.raised("ModuleNotFoundError: No module named 'apex'"), word]
+    )
+    hooked = made.of_rank(0, 0, made.raised("KeyError: 4")) + made.of_rank(0, None, [word])
+
+    assert sure_cause(made.judged(made.console(caught, end))) is None
+    assert sure_cause(made.judged(made.console(hooked, end))) == "python.exception"

@@ -25,6 +25,8 @@ _MOST_STRAYS_IN_KNOT = 40
 _MOST_MORE = 20
 # So many steps of work after an exception tell that its process may have gone on.
 _WORK = 3
+# A word of going on stands right behind the exception that it is about.
+_BEHIND = 2
 # What a pool prints around the traceback of its process.
 _QUOTED = '"""'
 
@@ -49,6 +51,7 @@ class TracebackReader:
         self._said = 0
         self._step: int | None = None
         self._steps: deque[int] = deque(maxlen=_WORK)
+        self._caught: set[int] = set()
         self._marks: dict[Place, int] = {}
         self._torn: tuple[Reading, int] | None = None
 
@@ -82,14 +85,18 @@ class TracebackReader:
             and not stack_lines.is_shutdown(text)
         ):
             self._said += 1
+            if stack_lines.was_handled(text):
+                self._caught.add(self._said)
             step = advanced_to(text)
             if step is not None and step != self._step:
                 self._step = step
                 self._steps.append(self._said)
 
     def worked(self, place: Place) -> bool:
-        """Whether several steps of work followed the exception at ``place``."""
+        """Whether several steps of work followed the exception at ``place``, or a word of going on."""
         mark = self._marks.get(place, self._said)
+        if any(mark + said in self._caught for said in range(1, _BEHIND + 1)):
+            return True
         return len(self._steps) == _WORK and self._steps[0] > mark
 
     def followed(self, place: Place) -> int:

@@ -56,6 +56,13 @@ _CHILD = re.compile(r"Process [\w-]{1,100}:$")
 _SPAWNED = re.compile(r"-- Process (\d{1,6}) terminated with the following error:$")
 _HARMLESS = re.compile(r"Exception ignored |--- Logging error ---$")
 _STACK = ("Stack (most recent call last):", "Call stack:")
+# What programs say that have caught an exception and printed it.
+_HANDLED_IN = 300
+_HANDLED = re.compile(
+    r"(?i)\b(?:fall(?:ing|s)? ?back\b|retry(?:ing)?\b|trying again|will try|skipp(?:ing|ed)\b"
+    r"|ignor(?:ing|ed)\b|continu(?:ing|ed)\b|going on\b|proceeding\b|resum(?:ing|ed)\b"
+    r"|recover(?:ing|ed)\b|instead\b|reducing\b|disabl(?:ing|ed)\b)"
+)
 
 
 def header_count(text: str) -> int:
@@ -125,6 +132,11 @@ def goes_on(text: str) -> bool:
 def is_shutdown(text: str) -> bool:
     """Whether a line is what a process may still say as it ends."""
     return bool(_SHUTDOWN.match(text))
+
+
+def was_handled(text: str) -> bool:
+    """Whether a line behind an exception says that its program goes on without what failed."""
+    return bool(_HANDLED.search(text[:_HANDLED_IN]))
 
 
 def is_agents(text: str) -> bool:
