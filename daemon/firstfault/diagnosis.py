@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from firstfault.faults.findings import findings
 from firstfault.judge.decide import Judgement, at_most_likely, decide
 from firstfault.judge.facts import facts_of
 from firstfault.judge.runs import answering
+from firstfault.judge.surroundings import surroundings
 from firstfault.judge.verdict import assemble
 from firstfault.judge.went_on import went_on
 from firstfault.model import verdict as v
@@ -40,7 +43,8 @@ def diagnose(case: Case) -> v.Verdict:
     answer = answering(told, found)
     if answer.index is None:
         confidence = v.CONFIRMED if answer.sure and not told.mixed else v.LIKELY
-        return _say(told, None, Judgement("none", confidence, v.UNKNOWN), answer.outcomes)
+        judged = Judgement("none", confidence, v.UNKNOWN)
+        return _say(case, told, None, judged, answer.outcomes)
     run = told.runs[answer.index]
     judgement = decide(told, found[answer.index])
     if not answer.sure or went_on(told, run, judgement):
@@ -50,10 +54,11 @@ def diagnose(case: Case) -> v.Verdict:
         strange = (*strange, *_alarms(case))
         if not strange:
             judgement = Judgement("none", v.POSSIBLE, v.UNKNOWN)
-    return _say(told, answer.index, judgement, answer.outcomes, strange)
+    return _say(case, told, answer.index, judgement, answer.outcomes, strange)
 
 
 def _say(
+    case: Case,
     told: Told,
     index: int | None,
     judgement: Judgement,
@@ -61,7 +66,7 @@ def _say(
     strange: tuple[Proof, ...] = (),
 ) -> v.Verdict:
     run = None if index is None else told.runs[index]
-    return assemble(
+    verdict = assemble(
         told,
         run or (told.runs[-1] if told.runs else None),
         judgement,
@@ -70,6 +75,8 @@ def _say(
         causes.cause(judgement.cause).domain,
         causes.remedy(judgement.cause, facts_of(told, run, judgement)),
     )
+    around = surroundings(verdict.evidence, case.documents)
+    return msgspec.structs.replace(verdict, surroundings=around)
 
 
 # Output in which nothing went wrong, of a job of which Slurm has said nothing else.

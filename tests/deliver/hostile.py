@@ -194,6 +194,9 @@ class Maker:
             ),
             notes=self.several(text),
             memory=some(self.memory),
+            surroundings=self.several(
+                lambda: v.Surroundings(self.number(), self.several(text), self.several(text))
+            ),
         )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ def answer(evidence: Case) -> dict[str, Any]:
     verdict = diagnose(evidence)
     said = msgspec.to_builtins(verdict)
     kept = ("job", "cause", "initiator", "exception", "alternatives", "fingerprint", "remedy")
+    kept = (*kept, "surroundings")
     texts = [each["text"] for each in said["evidence"]]
     return {**{name: said[name] for name in kept}, "evidence": texts}
 

@@ -1,6 +1,7 @@
 import datetime as dt
 import re
 
+import msgspec
 import pytest
 
 from firstfault.report import html
@@ -121,3 +122,29 @@ def test_no_rule_of_the_style_sheet_reaches_out_of_the_report():
 def test_a_part_links_only_to_pages_too():
     with pytest.raises(ValueError, match="links to http"):
         html.body(examples.NONE, links=[html.Link("x", "javascript:alert(1)")])
+
+
+def test_a_line_of_evidence_unfolds_the_lines_around_it_with_their_numbers():
+    page = html.render(examples.CGROUP_OOM)
+    shown = re.findall(r'<li value="(\d+)"( class="quoted")?><code>(.*?)</code></li>', page)
+
+    assert [(number, bool(quoted)) for number, quoted, _ in shown] == [
+        ("38", False),
+        ("39", False),
+        ("40", False),
+        ("41", True),
+        ("42", False),
+    ]
+    assert shown[0][2] == "1: step 811 loss 2.31"
+    assert "failed (exitcode: -9)" in shown[3][2]
+
+
+def test_lines_whose_numbers_are_not_known_have_none():
+    quoted = msgspec.structs.replace(examples.AGENT, line=None)
+    verdict = msgspec.structs.replace(
+        examples.CGROUP_OOM, evidence=(examples.KERNEL, examples.KILLED, quoted)
+    )
+    page = html.render(verdict)
+
+    assert '<ol class="lines unnumbered">' in page
+    assert "<li value" not in page

@@ -125,6 +125,13 @@ CGROUP_OOM = v.Verdict(
     runs=(v.RunOutcome("0", 0, "failed"),),
     fingerprint="1:3f2a9c0d11aa",
     coverage=(v.CoverageRow("n[1-4]", "0-7", "full", "full"),),
+    surroundings=(
+        v.Surroundings(
+            2,
+            ("1: step 811 loss 2.31", "3: [default1]:[rank5]: loading shard 12", ""),
+            ("0: [default0]:[rank0]: Connection closed by peer [127.0.0.1]:4017.",),
+        ),
+    ),
 )
 
 SEGFAULT = v.Verdict(
@@ -328,6 +335,7 @@ def hostile() -> v.Verdict:
         fingerprint=EVIL,
         coverage=(v.CoverageRow(EVIL, EVIL, EVIL, EVIL, EVIL),),
         notes=(EVIL,) * 2,
+        surroundings=tuple(v.Surroundings(k, (EVIL,) * 9, (EVIL,) * 9) for k in (-1, 0, 0, 7)),
     )  # fmt: skip
 
 
@@ -351,6 +359,7 @@ def huge() -> v.Verdict:
         runs=(v.RunOutcome("0", 0, "failed"),) * many,
         coverage=(v.CoverageRow("n1", "0-7", "full", "full"),) * many,
         notes=("note",) * many,
+        surroundings=(v.Surroundings(1, ("before" * 9,) * many, ("after",) * many),) * many,
     )
 
 
@@ -378,6 +387,7 @@ def worst() -> v.Verdict:
         fingerprint=evil,
         coverage=(v.CoverageRow(evil, evil, evil, evil, evil),) * many,
         notes=(evil,) * many,
+        surroundings=tuple(v.Surroundings(k, (evil,) * many, (evil,) * many) for k in range(many)),
     )  # fmt: skip
 
 

@@ -191,6 +191,15 @@ class Memory(msgspec.Struct, frozen=True):
     with_swap: bool = False
 
 
+class Surroundings(msgspec.Struct, frozen=True):
+    """The lines just ``before`` and ``after`` a quoted one; ``evidence`` is an index into the
+    verdict's evidence. As they stand in the file, long ones cut."""
+
+    evidence: int
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
 class Verdict(msgspec.Struct, frozen=True):
     """The answer for one job."""
 
@@ -210,6 +219,7 @@ class Verdict(msgspec.Struct, frozen=True):
     coverage: tuple[CoverageRow, ...] = ()
     notes: tuple[str, ...] = ()
     memory: Memory | None = None
+    surroundings: tuple[Surroundings, ...] = ()
     schema: str = SCHEMA
 
 

@@ -6,7 +6,7 @@ it as fits; none of them reads the verdict itself. So they cannot tell different
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from firstfault.model import verdict as v
@@ -19,6 +19,7 @@ from firstfault.report.sections import (
     Effect,
     Event,
     Fact,
+    FileLine,
     Gap,
     Limits,
     Listing,
@@ -32,11 +33,17 @@ from firstfault.report.stories import Story, groups, story
 T = TypeVar("T")
 S = TypeVar("S")
 
+_MOST_AROUND = 3
+
 
 def outline(verdict: v.Verdict, limits: Limits) -> Outline:
     """What a report on ``verdict`` says within ``limits``."""
     phrase = limits.phrase
-    quotes = [_quote(e, limits, k) for k, e in enumerate(verdict.evidence[: limits.items], 1)]
+    around = {each.evidence: each for each in verdict.surroundings[: limits.items]}
+    quotes = [
+        _quote(e, limits, k + 1, around.get(k))
+        for k, e in enumerate(verdict.evidence[: limits.items])
+    ]
     remedy = verdict.remedy
     alike = groups(verdict)
     days = _days(verdict.chain[: 2 * limits.items])
@@ -229,13 +236,29 @@ def _exception(facts: v.ExceptionFacts, limit: int) -> tuple[Fact, ...]:
     return tuple(Fact(label, w.clean(value, limit)) for label, value in pairs if value)
 
 
-def _quote(evidence: v.Evidence, limits: Limits, number: int | None = None) -> Quote:
+def _quote(
+    evidence: v.Evidence,
+    limits: Limits,
+    number: int | None = None,
+    around: v.Surroundings | None = None,
+) -> Quote:
     return Quote(
         place=w.source_place(evidence.source, evidence.host, evidence.file, evidence.line),
         role=w.clean(evidence.role, 40),
         text=w.clean(evidence.text.rstrip("\r\n"), limits.quote),
         number=number,
+        around=() if around is None else tuple(_around(evidence, around, limits.phrase)),
     )
+
+
+# As many lines as a verdict of ours holds on each side; another's may hold any number.
+def _around(evidence: v.Evidence, around: v.Surroundings, limit: int) -> Iterator[FileLine]:
+    before, after = around.before[-_MOST_AROUND:], around.after[:_MOST_AROUND]
+    first = None if evidence.line is None else evidence.line - len(before)
+    texts = (*before, evidence.text.rstrip("\r\n"), *after)
+    for k, text in enumerate(texts):
+        number = None if first is None or first < 1 else first + k
+        yield FileLine(number, w.clean(text, limit), quoted=k == len(before))
 
 
 def _effects_sentence(consequences: Sequence[v.Consequence]) -> str | None:

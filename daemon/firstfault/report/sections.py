@@ -31,13 +31,26 @@ class Fact(msgspec.Struct, frozen=True):
     value: str
 
 
+class FileLine(msgspec.Struct, frozen=True):
+    """A line of a file; ``number`` counts from 1, None where it is not known; ``quoted``: it is
+    the one that the others stand around."""
+
+    number: int | None
+    text: str
+    quoted: bool = False
+
+
 class Quote(msgspec.Struct, frozen=True):
-    """A raw line, made visible; ``place`` says where it stands; ``number`` counts from 1."""
+    """A raw line, made visible; ``place`` says where it stands; ``number`` counts from 1.
+
+    ``around`` are the lines about it, itself among them; () where they are not known.
+    """
 
     place: str
     role: str
     text: str
     number: int | None = None
+    around: tuple[FileLine, ...] = ()
 
 
 class Event(msgspec.Struct, frozen=True):
