@@ -292,7 +292,7 @@ class Remembered:
                     ((1, made_at, cause.id, cause.confidence, cause.title),),
                     (delivery,) if reader.administrator else (),
                     tuple(same[:10]),
-                    evidence if reader.administrator or reader.user == one.user else (),
+                    evidence if reader.administrator else (),
                 )
         return None
 

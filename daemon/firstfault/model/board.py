@@ -278,7 +278,8 @@ class Board(Protocol):
     def evidence(
         self, reader: Reader, cluster: str | None, job: str, incarnation: int, node: str
     ) -> bytes | None:
-        """A node's record of a failure, JSON, masked; for administrators and the owner."""
+        """A node's record of a failure, JSON, masked; for administrators: a node's kernel log
+        tells of other users' processes, too."""
 
     def nodes(
         self, reader: Reader, since: dt.datetime, until: dt.datetime, cluster: str | None = None

@@ -156,6 +156,7 @@ def operations(board: Board, now: Callable[[], dt.datetime]) -> list[Operation]:
             "/failures/{cluster}/{job}/{incarnation}/evidence/{node}",
             "What a node sent of a failure (docs/evidence-record.md), masked.",
             partial(_evidence, board),
+            needs="administrator",
             parameters=record,
             answers=dict[str, Any],
             statuses={404: "No record of this node is stored"},
