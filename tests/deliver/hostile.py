@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from firstfault.model import verdict as v
-from firstfault.model.jobs import Delivery, StoredVerdict
+from firstfault.model.jobs import CAUSE, FILE_SYSTEM, Delivery, Incident, StoredVerdict
 from firstfault.signatures import known_causes
 
 T = TypeVar("T")
@@ -198,6 +198,19 @@ class Maker:
                 lambda: v.Surroundings(self.number(), self.several(text), self.several(text))
             ),
         )  # fmt: skip
+
+
+def incident(number: int) -> Incident:
+    """The hostile incident of this number."""
+    make = Maker(number)
+    text, count = make.text, lambda: abs(make.number())
+    return Incident(
+        key=count(), cluster=make.maybe(text), kind=make.one_of("node", FILE_SYSTEM, CAUSE),
+        name=text(), opened_at=make.moment(), last_at=make.moment(),
+        ended_at=make.maybe(make.moment), acknowledged_by=make.maybe(text), jobs=count(),
+        names=make.several(text), causes=make.several(lambda: (text(), count())),
+        hosts=make.several(text),
+    )  # fmt: skip
 
 
 def verdict(number: int) -> v.Verdict:

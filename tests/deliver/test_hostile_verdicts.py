@@ -22,6 +22,7 @@ from firstfault.app import outlets, rendering
 from firstfault.app.links import Links
 from firstfault.config import Config
 from firstfault.deliver import admin_comment, mail
+from firstfault.deliver.apprise_channel import AppriseChannel
 from firstfault.deliver.files import Files
 from firstfault.deliver.outcome import Sent
 from firstfault.model import verdict as v
@@ -32,6 +33,7 @@ from firstfault.report.masking import masked, masked_text
 from firstfault.report.outline import outline
 from tests.deliver import hostile
 from tests.fakes.slack import check
+from tests.fakes.web_receiver import WebReceiver
 
 LINKS = Links("https://firstfault.example", "k" * 32, 14)
 MOST_PAGE = 2 << 20
@@ -210,9 +212,32 @@ def slack_messages(delivery: Delivery) -> Iterator[dict[str, object]]:
         )
 
 
+def incident_messages(delivery: Delivery) -> Iterator[dict[str, object]]:
+    told = mapped(storable(hostile.incident(delivery.key)), masked_text)
+    for url in (LINKS.pages(), None):
+        yield dict(slack_brief.incident(told, report_url=url, message_id=delivery.delivery_id))
+        yield dict(
+            slack_brief.incident_line(
+                told,
+                verdict=delivery.current.verdict,
+                report_url=url,
+                count=delivery.current.revision,
+                message_id=delivery.delivery_id,
+            )
+        )
+
+
 def slack(delivery: Delivery) -> list[object]:
+    return wrong_with_messages(slack_messages(delivery))
+
+
+def incidents(delivery: Delivery) -> list[object]:
+    return wrong_with_messages(incident_messages(delivery))
+
+
+def wrong_with_messages(messages: Iterator[dict[str, object]]) -> list[object]:
     wrong: list[object] = []
-    for message in slack_messages(delivery):
+    for message in messages:
         body = msgspec.json.encode(message)
         check(json.loads(body))
         blocks = message["blocks"]
@@ -289,6 +314,17 @@ def webhook(delivery: Delivery) -> list[object]:
     return [] if verdict == delivery.current.verdict else ["another verdict"]
 
 
+def apprise(delivery: Delivery) -> list[object]:
+    note = outlets.notes(LINKS.page)(delivery)
+    said = note.title + note.body
+    return [
+        *hidden(note.title, ""),
+        *hidden(note.body),
+        *(["a signed link"] if "/shared/" in said else []),
+        *(["a secret"] if "tr0ub4dor" in said or "q7WzR2" in said else []),
+    ]
+
+
 def comment(delivery: Delivery) -> list[object]:
     line = admin_comment.line(delivery.current.verdict)
     plain = re.fullmatch(r"firstfault: [A-Za-z0-9 ._:/@()+-]{1,190}", line)
@@ -299,6 +335,8 @@ CHANNELS: dict[str, Callable[[Delivery], list[object]]] = {
     "pages": pages,
     "terminal": terminal,
     "Slack": slack,
+    "incidents": incidents,
+    "Apprise": apprise,
     "mail": letters,
     "webhook": webhook,
     "AdminComment": comment,
@@ -325,6 +363,21 @@ def test_every_channel_bears_every_verdict(count: int) -> None:
                 wrong.setdefault((name, str(each)[:200]), delivery.key)
 
     assert wrong == {}
+
+
+# Of the modules that Apprise loads, some use what Python will drop.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_apprise_hands_on_what_it_is_given() -> None:
+    note = outlets.notes(LINKS.page)
+    with WebReceiver() as receiver:
+        channel = AppriseChannel(f"json://{receiver.address}/x", 10, note)
+        given = list(deliveries(20))
+        assert [channel.send(each) for each in given] == [Sent()] * 20
+
+    took = [json.loads(post.body) for post in receiver.posts]
+    asked = [note(each) for each in given]
+    assert [words(each["title"]) for each in took] == [words(each.title) for each in asked]
+    assert [words(each["message"]) for each in took] == [words(each.body) for each in asked]
 
 
 def test_files_of_hostile_verdicts_are_pages_too(tmp_path: Path) -> None:

@@ -154,15 +154,21 @@ def admin_comment(config: Config) -> AdminComment:
     return AdminComment(Path(path), asked, run)
 
 
-def apprise_of(config: Config, links: Links) -> Iterator[tuple[str, Channel]]:
-    """Apprise's services, by channel. Raises `ConfigError`."""
-    make_letter = letters(links.page)
+def notes(link: Callable[[StoredVerdict], str | None]) -> Callable[[Delivery], Note]:
+    """What makes a delivery's message for a service of Apprise."""
+    letter = letters(link)
 
     def note(delivery: Delivery) -> Note:
-        letter = make_letter(delivery)
+        said = letter(delivery)
         failure = delivery.current.verdict.cause.id != NONE
-        return Note(letter.subject, letter.text, failure=failure)
+        return Note(said.subject, said.text, failure=failure)
 
+    return note
+
+
+def apprise_of(config: Config, links: Links) -> Iterator[tuple[str, Channel]]:
+    """Apprise's services, by channel. Raises `ConfigError`."""
+    note = notes(links.page)
     for name, url in apprise_urls(config).items():
         try:
             yield f"apprise-{name}", AppriseChannel(url, config.apprise.timeout_s, note)
