@@ -20,6 +20,7 @@ from firstfault.model.event import (
     TaskEnd,
 )
 from firstfault.model.line import Line, Speaker
+from firstfault.streams.passages import Tail
 
 # What loops print of their steps: a word with its number, or a progress bar.
 _ADVANCE = re.compile(
@@ -76,7 +77,7 @@ class Advances:
         self.after = 0
         self.found: list[Advance] = []
         # The last lines before the first end: what they counted is looked at only then.
-        self.recent: deque[Line] = deque(maxlen=_RECENT)
+        self.recent = Tail(_RECENT, blank=True)
         # The last lines whose number is another than that of their speaker's line before.
         self._steps: deque[int] = deque(maxlen=_WORK)
         self._seen: dict[Speaker, set[str]] = {}
@@ -89,7 +90,7 @@ class Advances:
         """Takes a line and the events in it; whether these end something."""
         if any(isinstance(event, TableEntry | ExitNoticed | Cancelled) for event in events):
             if self.after == 0:
-                for earlier in self.recent:
+                for earlier in self.recent.lines():
                     self._count(earlier)
                 self.recent.clear()
             self.after += 1

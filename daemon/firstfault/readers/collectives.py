@@ -22,12 +22,14 @@ _LAGGING = re.compile(
     r"\branks \[(\d{1,7}(?:, \d{1,7}){0,200})\] are the lagging ranks that caused this timeout"
     r"|\[(\d{1,7}(?:, \d{1,7}){0,200})\] finished collective #\d{1,12}, but didn't join collective #"
 )
+# Each line that tells it has one of these.
+WORDS = (" work: ", "lagging ranks", "didn't join")
 
 
 def collective_state(line: Line) -> WorkStatus | Lagging | None:
     """What ``line`` tells of the collectives, None if it is no such line."""
     text = line.text
-    if " work: " in text and (match := _STATUS.search(text)):
+    if WORDS[0] in text and (match := _STATUS.search(text)):
         return WorkStatus(
             line.place,
             line.speaker,
@@ -36,7 +38,7 @@ def collective_state(line: Line) -> WorkStatus | Lagging | None:
             int(match["enqueued"]),
             int(match["completed"]),
         )
-    if ("lagging ranks" in text or "didn't join" in text) and (match := _LAGGING.search(text)):
+    if (WORDS[1] in text or WORDS[2] in text) and (match := _LAGGING.search(text)):
         ranks = tuple(int(each) for each in (match[1] or match[2]).split(", "))
         return Lagging(line.place, line.speaker, ranks)
     return None

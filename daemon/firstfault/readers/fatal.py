@@ -27,6 +27,7 @@ _SIGNALS = {
     "Illegal instruction": 4,
 }
 _MOST_FRAMES = 200
+WORD = "Fatal Python error: "
 
 
 class FatalErrorReader:
@@ -39,9 +40,14 @@ class FatalErrorReader:
         self._frames: list[Frame] = []
         self._current = False
 
+    @property
+    def idle(self) -> bool:
+        """Whether a line without `WORD` is nothing to it."""
+        return self._place is None
+
     def feed(self, line: Line) -> Sequence[FatalError]:
         """What ``line`` ends."""
-        if "Fatal Python error: " in line.text and (match := _FATAL.search(line.text)):
+        if WORD in line.text and (match := _FATAL.search(line.text)):
             ended = self.flush()
             self._place, self._speaker = line.place, line.speaker
             self._signal = _SIGNALS[match[1]]

@@ -23,7 +23,7 @@ from firstfault.readers.advance import progress
 from firstfault.readers.times import Zone, glog, moment
 
 # So many of a speaker's last lines are looked at.
-_KEPT = 6
+KEPT = 6
 _SEARCHED = 160
 # So many pauses between lines that count steps tell how long one is.
 _PAUSES = 2
@@ -49,13 +49,18 @@ class LastLines:
     """A speaker's last lines and how many it said."""
 
     def __init__(self) -> None:
-        self._lines: deque[Line] = deque(maxlen=_KEPT)
+        self._lines: deque[Line] = deque(maxlen=KEPT)
         self._count = 0
 
     def feed(self, line: Line) -> None:
         """Takes a line that says something and is no launcher's or Slurm's word."""
         self._lines.append(line)
         self._count += 1
+
+    def pass_over(self, last: Sequence[Line], count: int) -> None:
+        """Takes ``count`` such lines at once, of which ``last`` are the last ones."""
+        self._lines.extend(last[-KEPT:])
+        self._count += count
 
     def flush(
         self, document: Document, zone: Zone, *, torn: bool, flushed: bool

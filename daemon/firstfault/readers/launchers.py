@@ -75,25 +75,27 @@ _SIGNALS = {
     "SIGFPE": 8, "SIGKILL": 9, "SIGSEGV": 11, "SIGPIPE": 13, "SIGTERM": 15, "SIGXCPU": 24,
     "SIGSYS": 31,
 }  # fmt: skip
+# Each line that begins a launcher's or an agent's message has one of these.
+WORDS = (
+    "rocess",
+    "exitcode",
+    "orker group",
+    "Rendezvous complete",
+    "death signal",
+    "SignalException",
+    "APPLICATION",
+    "MPI_ABORT",
+    "exits with return",
+    "A worker died",
+    "dist_world_size",
+)
 # How many lines after its title the rest of a message may stand.
 _REACH = 8
 
 
 def may_be_launchers(text: str) -> bool:
     """Whether a line may begin a launcher's or an agent's message: quick, for every line."""
-    return (
-        "rocess" in text
-        or "exitcode" in text
-        or "orker group" in text
-        or "Rendezvous complete" in text
-        or "death signal" in text
-        or "SignalException" in text
-        or "APPLICATION" in text
-        or "MPI_ABORT" in text
-        or "exits with return" in text
-        or "A worker died" in text
-        or "dist_world_size" in text
-    )
+    return any(word in text for word in WORDS)
 
 
 class LauncherReader:

@@ -26,6 +26,8 @@ _SCALE = re.compile(r"overflow detected, setting loss scale to: (\d\.\d{1,20}(?:
 _NO_SCALE = 0.01
 # Megatron-LM's word that it made the step all the same.
 _TAKEN = re.compile(r"number of skipped iterations: {1,6}0 \|")
+# Each line that begins such reports has one of these.
+WORDS = ("nan", "NaN", "overflow det")
 # So many reports in a row at a log's end; a gradient alone may be NaN while a scaler seeks.
 _LOSSES = 3
 _NORMS = 5
@@ -39,10 +41,15 @@ class MetricsReader:
         self._losses = 0
         self._norms = 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether a line without `WORDS` is nothing to it."""
+        return self._first is None
+
     def feed(self, line: Line) -> None:
         """Notes what ``line`` reports."""
         text = line.text
-        lost = "nan" in text or "NaN" in text or "overflow det" in text
+        lost = any(word in text for word in WORDS)
         if not lost and (self._first is None or ("oss" not in text and "norm" not in text)):
             return
         text = text[:_SEARCHED]

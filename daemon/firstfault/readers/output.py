@@ -23,18 +23,20 @@ from firstfault.readers.advance import Advance, Advances, Worked, advanced_to, p
 from firstfault.readers.collectives import collective_state
 from firstfault.readers.elastic import StartReader, agent_event
 from firstfault.readers.fatal import FatalErrorReader
-from firstfault.readers.last_words import LastLines, are_flushed
+from firstfault.readers.last_words import KEPT, LastLines, are_flushed
 from firstfault.readers.launchers import LauncherReader, may_be_launchers
 from firstfault.readers.metrics import MetricsReader
 from firstfault.readers.python import TracebackReader
 from firstfault.readers.slurm_output import SLURM_WORDS, SlurmReader, stepd_node
-from firstfault.readers.stack_lines import bare_exception
+from firstfault.readers.stack_lines import BARE_WORDS, bare_exception
 from firstfault.readers.stacks import StackReader
 from firstfault.readers.table import TableReader
+from firstfault.readers.telling import telling
 from firstfault.readers.times import Zone
 from firstfault.readers.world import world_size
 from firstfault.signatures import meaning
-from firstfault.streams.lines import lines, run_folder
+from firstfault.streams.lines import lines, passages, run_folder
+from firstfault.streams.passages import Plain, Tail
 
 # So many stretches of a document are told apart.
 _MOST_STRETCHES = 100
@@ -72,6 +74,27 @@ class _Stream:
         self.step: int | None = None
         self.steps: deque[int] = deque(maxlen=_WORK)
 
+    @property
+    def idle(self) -> bool:
+        """Whether plain lines are nothing to its readers."""
+        return (
+            self.tracebacks.idle
+            and self.table.idle
+            and self.fatal.idle
+            and self.metrics.idle
+            and not (
+                self.signed or self.starts.active or self.launcher.active or self.stacks.active
+            )
+        )
+
+    def pass_over(self, plain: Plain) -> None:
+        """Notes that plain lines stood there while it was idle."""
+        self.lines += plain.said
+        if last := plain.last_said(KEPT):
+            self.offset = last[-1].place.offset
+            self.words.pass_over(last, plain.said)
+        self.tracebacks.pass_over(plain.last_text())
+
     def count_work(self, line: Line) -> None:
         step = advanced_to(line.text)
         if step is not None and step != self.step:
@@ -107,68 +130,122 @@ class Output(msgspec.Struct, frozen=True):
     worked: Worked = Worked()
 
 
-def read_output(document: Document, zone: Zone) -> Output:
-    """The events of a document of output, in the order of its lines."""
-    streams: dict[Speaker, _Stream] = {}
-    task_hosts: set[tuple[int, str]] = set()
-    events: list[Event] = []
-    advances = Advances()
-    heard: list[Heard] = []
-    over = dumped = False
-    tail: deque[Line] = deque(maxlen=_TAIL)
-    stepped = -1
-    for line in lines(document):
-        stream = streams.get(line.speaker)
-        if stream is None:
-            stream = streams[line.speaker] = _Stream()
-        text = line.text
+def read_output(document: Document, zone: Zone, *, one_by_one: bool = False) -> Output:
+    """The events of a document of output, in the order of its lines.
+
+    ``one_by_one`` looks at each line, also where none of many has a telling word: slower, and the
+    same.
+    """
+    reading = _Reading(document, zone)
+    sought = None if one_by_one else telling()
+    for passage in lines(document) if sought is None else passages(document, sought):
+        if isinstance(passage, Plain):
+            reading.pass_over(passage)
+        else:
+            reading.feed(passage)
+    return reading.output()
+
+
+class _Reading:
+    """One document, as far as it is read."""
+
+    def __init__(self, document: Document, zone: Zone) -> None:
+        self._document = document
+        self._zone = zone
+        self._streams: dict[Speaker, _Stream] = {}
+        self._task_hosts: set[tuple[int, str]] = set()
+        self._events: list[Event] = []
+        self._advances = Advances()
+        self._heard: list[Heard] = []
+        self._over = False
+        self._dumped = False
+        self._tail = Tail(_TAIL, blank=False)
+        self._stepped = -1
+
+    def pass_over(self, plain: Plain) -> None:
+        """Takes lines without a telling word."""
+        stream = self._stream(plain.speaker)
+        stepping = self._dumped and not self._over
+        if stepping or self._advances.watched or not stream.idle:
+            for line in plain.lines():
+                self.feed(line)
+            return
+        stream.pass_over(plain)
+        self._tail.add(plain)
+        self._advances.recent.add(plain)
+
+    def feed(self, line: Line) -> None:
+        """Takes the next line."""
+        stream, text = self._stream(line.speaker), line.text
         said = bool(text) and not text.isspace()
         if said:
             stream.lines += 1
             stream.offset = line.place.offset
         task = line.speaker.task
         if task is not None and text.startswith("slurmstepd-") and (node := stepd_node(text)):
-            task_hosts.add((task, node))
-        found = _events(line, stream, zone)
+            self._task_hosts.add((task, node))
+        found = _events(line, stream, self._zone)
         stacks = (stream.stacks.active or text[:1] in _DUMPS) and stream.stacks.feed(line)
-        dumped = dumped or stacks
+        self._dumped = self._dumped or stacks
         telling = bool(found) and any(map(_is_telling, found))
         if said and not (telling or stacks or stream.tracebacks.inside or _is_slurms(text)):
             stream.words.feed(line)
-            tail.append(line)
-            if dumped and not over and progress(line.text):
-                stepped = line.place.offset
-        elif not over and any(isinstance(each, _ENDS) for each in found):
-            over = True
-            events += _last_words(streams, document, zone, tail, torn=_is_torn(found))
+            self._tail.add(line)
+            if self._dumped and not self._over and progress(line.text):
+                self._stepped = line.place.offset
+        elif not self._over and any(isinstance(each, _ENDS) for each in found):
+            self._over = True
+            self._events += self._last_words(torn=_is_torn(found))
+        advances = self._advances
         if not advances.after:
-            advances.recent.append(line)
+            advances.recent.add(line)
         ended = bool(found or advances.watched) and advances.feed(line, found)
         if ended and advances.after < _MOST_STRETCHES:
-            heard += _heard(streams)
-        events.extend(found)
-    for stream in streams.values():
-        events.extend(stream.table.flush(zone))
-        events.extend(stream.tracebacks.flush())
-        if torn := stream.tracebacks.torn():
-            events.append(torn)
-        events.extend(stream.fatal.flush())
-        events.extend(stream.metrics.flush())
-        events.extend(stream.stacks.flush())
-    events += [] if over else _last_words(streams, document, zone, tail, torn=False)
-    # What stood still went on, where a step was counted since.
-    events = [e for e in events if not isinstance(e, Stack) or e.place.offset > stepped]
-    heard += _heard(streams)
-    events = [_with_end(event, streams) for event in events]
-    events = [_with_work(event, streams, advances) for event in events]
-    events.sort(key=lambda event: (event.place.offset, type(event).__name__))
-    return Output(
-        tuple(events),
-        tuple(heard),
-        tuple(sorted(task_hosts)),
-        tuple(advances.found),
-        advances.worked(),
-    )
+            self._heard += _heard(self._streams)
+        self._events.extend(found)
+
+    def output(self) -> Output:
+        """All that was told, at the document's end."""
+        streams, advances, zone = self._streams, self._advances, self._zone
+        events = self._events
+        for stream in streams.values():
+            events.extend(stream.table.flush(zone))
+            events.extend(stream.tracebacks.flush())
+            if torn := stream.tracebacks.torn():
+                events.append(torn)
+            events.extend(stream.fatal.flush())
+            events.extend(stream.metrics.flush())
+            events.extend(stream.stacks.flush())
+        events += [] if self._over else self._last_words(torn=False)
+        # What stood still went on, where a step was counted since.
+        events = [e for e in events if not isinstance(e, Stack) or e.place.offset > self._stepped]
+        heard = (*self._heard, *_heard(streams))
+        events = [_with_end(event, streams) for event in events]
+        events = [_with_work(event, streams, advances) for event in events]
+        events.sort(key=lambda event: (event.place.offset, type(event).__name__))
+        return Output(
+            tuple(events),
+            heard,
+            tuple(sorted(self._task_hosts)),
+            tuple(advances.found),
+            advances.worked(),
+        )
+
+    def _stream(self, speaker: Speaker) -> _Stream:
+        stream = self._streams.get(speaker)
+        if stream is None:
+            stream = self._streams[speaker] = _Stream()
+        return stream
+
+    def _last_words(self, *, torn: bool) -> list[Event]:
+        document, zone = self._document, self._zone
+        # torchrun starts its ranks unbuffered.
+        flushed = run_folder(document.name) is not None or are_flushed(self._tail.lines(), zone)
+        found = (
+            stream.words.flush(document, zone, torn=torn, flushed=flushed)
+            for stream in self._streams.values()
+        )
+        return [each for each in found if each is not None]
 
 
 # Whatever it says, it is no word of the program's.
@@ -183,23 +260,6 @@ def _is_telling(event: Event) -> bool:
 def _is_torn(found: Sequence[Event]) -> bool:
     slurms = (each for each in found if isinstance(each, Cancelled | StepEnded))
     return any(not _OWN_LINE.match(each.place.text) for each in slurms)
-
-
-def _last_words(
-    streams: dict[Speaker, _Stream],
-    document: Document,
-    zone: Zone,
-    tail: Sequence[Line],
-    *,
-    torn: bool,
-) -> list[Event]:
-    # torchrun starts its ranks unbuffered.
-    flushed = run_folder(document.name) is not None or are_flushed(tail, zone)
-    found = (
-        stream.words.flush(document, zone, torn=torn, flushed=flushed)
-        for stream in streams.values()
-    )
-    return [each for each in found if each is not None]
 
 
 # What each stream has said since it was last asked.
@@ -272,7 +332,7 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
 
 # An exception's line without its traceback: people paste such, and some programs print no more.
 def _bare_exception(line: Line) -> Traceback | None:
-    if "Error: " not in line.text and "Exception: " not in line.text:
+    if not any(word in line.text for word in BARE_WORDS):
         return None
     named = bare_exception(line.text)
     if named is None:

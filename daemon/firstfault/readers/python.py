@@ -27,6 +27,8 @@ _MOST_MORE = 20
 _WORK = 3
 # A word of going on stands right behind the exception that it is about.
 _BEHIND = 2
+# Each line that begins a traceback has one of these, but those with torch's own prefix.
+WORDS = ('File "', "Traceback (m")
 # What a pool prints around the traceback of its process.
 _QUOTED = '"""'
 
@@ -54,6 +56,16 @@ class TracebackReader:
         self._caught: set[int] = set()
         self._marks: dict[Place, int] = {}
         self._torn: tuple[Reading, int] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether a line without `WORDS` and torch's own prefix is nothing to it but the last one."""
+        return not (self._reading or self._ended or self._marks or self._torn)
+
+    def pass_over(self, text: str) -> None:
+        """Notes that such lines stood there while it was idle; ``text`` is the last that is not empty."""
+        self.inside = self.code = False
+        self._lead = text or self._lead
 
     def feed(self, line: Line) -> Sequence[Traceback]:
         """What ``line`` ends."""
@@ -368,9 +380,8 @@ class TracebackReader:
         self._message = end
 
 
-# Lines without these words begin no traceback.
 def _is_plain(text: str) -> bool:
-    return 'File "' not in text and "Traceback (m" not in text
+    return WORDS[0] not in text and WORDS[1] not in text
 
 
 def _indent(text: str) -> int:

@@ -35,6 +35,8 @@ _LEVELS = frozenset(
 _BARE = re.compile(
     r"((?:[\w.]{1,200}\.)?[A-Z]\w{0,100}(?:Error|Exception|Interrupt)): (.*)$", re.DOTALL
 )
+# Each such line has one of these.
+BARE_WORDS = ("Error: ", "Exception: ")
 _ERROR_NAME = re.compile(
     r"(?:Error|Exception|Interrupt|Exit|Warning|Timeout|Failure|Fault|Expired|Iteration)"
     r"(?:Group|s)?(?:\(\w{1,101}\))?$"

@@ -32,6 +32,8 @@ _SPY_NATIVE = re.compile(r"\s{1,12}\S.{0,199} \([^()]{0,4096}\)$")
 _RANK = re.compile(r"(?i)\brank[_.-]?(\d{1,7})(?!\d)")
 _NO_FRAMES = ("<no Python frame>", "  ...", "<truncated rest of calls>")
 _MAIN = "MainThread"
+# A line that begins a dump, or tells of one, begins with one of these.
+BEGINNINGS = ("Thread ", "Current thread 0x", "Timeout (", "Process ", "Fatal")
 _MOST_FRAMES = 200
 # So many dumps of one stream are kept, the last ones: a program may dump its stacks each minute.
 _KEPT = 3
@@ -61,9 +63,7 @@ class StackReader:
         """Whether ``line`` belongs to a dump."""
         text = line.text
         if not self.active:
-            if not text.startswith(
-                ("Thread ", "Current thread 0x", "Timeout (", "Process ", "Fatal")
-            ):
+            if not text.startswith(BEGINNINGS):
                 return False
             if text.startswith("Fatal Python error"):
                 self._fatal = True

@@ -27,6 +27,8 @@ _BORDER = re.compile(r"\s*([=*]{20,}|-{20,})\s*$")
 # What no other program writes: with it a table begins whose head was cut off.
 _CUT_HEAD = re.compile(r" {0,4}rank {6}: \d{1,7} \(local_rank: \d{1,6}\)\s*$")
 _NO_FILE = ("", "<N/A>")
+# Each line that begins a table, or is of one whose head was cut off, has one of these.
+WORDS = ("Failures:", "Root Cause", "(local_rank:")
 
 
 class TableReader:
@@ -50,6 +52,11 @@ class TableReader:
         self._place: Place | None = None
         self._told_at: Place | None = None
         self._last: Line | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether a line without `WORDS` is nothing to it."""
+        return not self._open
 
     def feed(self, line: Line, zone: Zone) -> Iterator[TableEntry]:
         """The entries that ``line`` ends."""

@@ -19,12 +19,14 @@ _LIGHTNING = re.compile(
     r"[Ii]nitializing (?:distributed|ddp): GLOBAL_RANK: (\d{1,7}), MEMBER: \d{1,7}/(\d{1,7})"
 )
 _SIZE = re.compile(r"(?:dist_|\b)(?:world[_ ]size|WORLD_SIZE)(?: ?= ?|: )(\d{1,7})(?![\w.])")
+# Each line that tells it has one of these.
+WORDS = ("orld", "WORLD", "MEMBER: ")
 
 
 def world_size(line: Line) -> WorldSize | None:
     """The number of ranks that ``line`` tells, None if it tells none."""
     text = line.text
-    if not ("orld" in text or "WORLD" in text or "MEMBER: " in text):
+    if not any(word in text for word in WORDS):
         return None
     if match := _LIGHTNING.search(text):
         rank, size = int(match[1]), int(match[2])

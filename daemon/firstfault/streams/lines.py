@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
 
 from firstfault.model.document import Document, Excerpt
 from firstfault.model.line import Line, Place, Speaker
+from firstfault.streams.passages import Plain, Telling
 from firstfault.streams.prefixes import ANSI, Peeler
 from firstfault.streams.wrappers import PLAIN, Layout, layout
 
@@ -65,12 +66,18 @@ def raw_lines(document: Document) -> Iterator[tuple[Place, str]]:
 # Each line's parts between carriage returns.
 def _physical_lines(name: str, excerpt: Excerpt) -> Iterator[Sequence[tuple[Place, str]]]:
     data = excerpt.data
-    number = excerpt.line
-    at = 0
-    while at < len(data):
-        end = data.find(b"\n", at)
-        stop = len(data) if end < 0 else end
-        offset = excerpt.offset + at
+    return _lines_between(name, excerpt.offset, excerpt.line, data, 0, len(data))
+
+
+# The same of the lines in data[at:high]; ``base`` is where ``data`` begins in the file, ``number``
+# the first line's.
+def _lines_between(
+    name: str, base: int, number: int | None, data: bytes, at: int, high: int
+) -> Iterator[Sequence[tuple[Place, str]]]:
+    while at < high:
+        end = data.find(b"\n", at, high)
+        stop = high if end < 0 else end
+        offset = base + at
         raw = data[at : min(stop, at + LONGEST_QUOTE)]
         if stop - at <= LONGEST_QUOTE and b"\r" not in raw:
             text = raw.decode("utf-8", "replace")
@@ -119,15 +126,48 @@ def _clean(text: str) -> str:
 
 def lines(document: Document) -> Iterator[Line]:
     """The document's lines, prefixes taken off, with their speakers."""
-    folder = run_folder(document.name)
-    peeler = Peeler(PLAIN if folder is not None else _layout(document))
-    owners: dict[Speaker, Speaker] = {}
-    placed = folder is not None or document.host is not None
-    stretch, end = 0, None
-    for excerpt in document.excerpts:
-        stretch += end is not None and excerpt.offset != end
-        end = excerpt.offset + len(excerpt.data)
-        for parts in _physical_lines(document.name, excerpt):
+    reading = _Lines(document)
+    for stretch, excerpt in reading.stretches():
+        yield from reading.lines(_physical_lines(document.name, excerpt), stretch)
+
+
+def passages(document: Document, telling: Telling) -> Iterator[Line | Plain]:
+    """The same, but where lines follow one another that are plain, all of them as one."""
+    reading = _Lines(document)
+    for stretch, excerpt in reading.stretches():
+        if reading.wrapped:
+            yield from reading.lines(_physical_lines(document.name, excerpt), stretch)
+        else:
+            yield from reading.passages(excerpt, stretch, telling)
+
+
+class _Lines:
+    """One document's lines."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._folder = run_folder(document.name)
+        layout = PLAIN if self._folder is not None else _layout(document)
+        self.wrapped = bool(layout.wrappers)
+        self._peeler = Peeler(layout)
+        self._owners: dict[Speaker, Speaker] = {}
+        self._placed = self._folder is not None or document.host is not None
+
+    # Excerpts with how many gaps are before them.
+    def stretches(self) -> Iterator[tuple[int, Excerpt]]:
+        stretch, end = 0, None
+        for excerpt in self._document.excerpts:
+            stretch += end is not None and excerpt.offset != end
+            end = excerpt.offset + len(excerpt.data)
+            yield stretch, excerpt
+
+    # ``physical`` are lines as `_physical_lines` gives them.
+    def lines(
+        self, physical: Iterable[Sequence[tuple[Place, str]]], stretch: int
+    ) -> Iterator[Line]:
+        document, folder, owners = self._document, self._folder, self._owners
+        peeler, placed = self._peeler, self._placed
+        for parts in physical:
             outer: Speaker | None = None
             for place, text in parts:
                 peeled = peeler.peel(text, outer)
@@ -141,6 +181,20 @@ def lines(document: Document) -> Iterator[Line]:
                 if placed:
                     who = _owner(who, owners, document, folder)
                 yield Line(place, who, peeled.text, peeled.hooked, stretch)
+
+    def passages(self, excerpt: Excerpt, stretch: int, telling: Telling) -> Iterator[Line | Plain]:
+        data, number, name = excerpt.data, excerpt.line, self._document.name
+        who = _owner(Speaker(), self._owners, self._document, self._folder)
+        for low, high, texts in telling.parts(data, LONGEST_QUOTE):
+            offset = excerpt.offset + low
+            if texts:
+                said = sum(1 for text in texts if text.strip())
+                yield Plain(name, offset, number, texts, said, who, stretch)
+            else:
+                physical = _lines_between(name, excerpt.offset, number, data, low, high)
+                yield from self.lines(physical, stretch)
+            if number is not None:
+                number += len(texts) or data.count(b"\n", low, high)
 
 
 # The speaker, completed by the file's own place.
