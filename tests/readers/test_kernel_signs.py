@@ -86,6 +86,23 @@ def test_a_dump_names_the_process_that_an_oops_hit() -> None:
     assert (sign.pid, sign.command) == (700, "python3")
 
 
+@pytest.mark.parametrize(
+    ("inline", "below"),
+    [
+        (", for process python3 pid 4381 thread python3 pid 4381", ""),
+        ("", " Process python3 pid 4381 thread python3 pid 4381"),
+    ],
+)
+def test_a_page_fault_of_amdgpu_names_its_process(inline: str, below: str) -> None:
+    card = "amdgpu 0000:3b:00.0: amdgpu: "
+    fault = f"{card}[gfxhub0] no-retry page fault (src_id:0 ring:24 vmid:8 pasid:32769{inline})"
+    (sign,) = signs(
+        fault, card + below, f"{card}  in page starting at address 0x7f00 from client 27"
+    )
+
+    assert (sign.pid, sign.command) == (4381, "python3")
+
+
 def test_a_server_that_answers_again_is_marked() -> None:
     lost, other = signs(LOST, LOST.replace("files3", "files4"), "nfs: server files3 OK")
 

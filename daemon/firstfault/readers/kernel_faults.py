@@ -26,6 +26,10 @@ _CPU = re.compile(
     r"CPU: \d{1,6} (?:UID: \d{1,10} )?PID: (?P<pid>\d{1,10}) Comm: (?P<command>.{1,64}?)"
     r" (?:Not tainted|Tainted: |Kdump: )"
 )
+_AMDGPU = re.compile(
+    r"amdgpu [\w:.]{4,24}: (?:amdgpu: )?\s{0,4}Process (?P<command>.{1,64}?) pid "
+    r"(?P<pid>\d{1,10}) thread "
+)
 _XID = re.compile(r"NVRM: Xid \((?P<device>[^)]{1,40})\): (?P<number>\d{1,4}),? ?(?P<rest>.*)")
 _XID_PID = re.compile(r"pid='?(\d{1,10})")
 
@@ -60,8 +64,11 @@ def _trap(record: Record, pid: int, command: str, kind: str, library: str | None
 
 
 def process_of(text: str) -> tuple[int, str] | None:
-    """The process (pid, command) of a dump's line "CPU: 3 PID: 7 Comm: python3 ..."."""
-    match = _CPU.match(text)
+    """The process (pid, command) of a dump's line "CPU: 3 PID: 7 Comm: python3 ...".
+
+    Or of amdgpu's " Process python3 pid 7 thread python3 pid 7" (Linux 6.10 to 6.18, gmc_v9_0.c).
+    """
+    match = _CPU.match(text) or _AMDGPU.match(text)
     return None if match is None else (int(match["pid"]), match["command"])
 
 

@@ -19,7 +19,7 @@ from firstfault.readers.kernel_records import Record
 from firstfault.signatures import Signature, meaning, signatures
 
 _HUNG = "kernel.hung-task"
-_DUMPS = frozenset({"kernel.oops", "kernel.bug"})
+_DUMPS = frozenset({"kernel.oops", "kernel.bug", "kernel.amdgpu-page-fault"})
 # "[<ffffffffa03b5d2e>] nfs_wait_bit_killable+0x1e/0xa0 [nfs]", " ? mmfs_x+0x1/0x2 [mmfs26]"; on ARM
 # "[<80a87848>] (__schedule) from [<80a88018>] (schedule+0x3c/0xa0)".
 _FRAME = re.compile(
