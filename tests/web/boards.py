@@ -14,11 +14,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from firstfault.app.board import StoredBoard
 from firstfault.model import board as b
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
 from firstfault.model.slurm import JobFacts
+from firstfault.store.database import open_store
+from firstfault.store.failures import words_of
 from tests.report import verdicts
+from tests.store.fill import failed
 
 NOW = dt.datetime(2026, 11, 30, 16, tzinfo=dt.UTC)
 HOSTILE = "<script>alert(1)</script> *b* <!channel> \"'=1+1;--\x1b[31m\u202e"
@@ -84,6 +88,7 @@ def _made(number: int, of: random.Random) -> End:
         nodes=",".join(nodes),
         started_at=at - ran,
         ended_at=at,
+        gpus=8 * size,
     )
     verdict = v.Verdict(
         job=v.Job(cluster, facts.id, None, facts.name, user, "FAILED", size, size * 8),
@@ -117,6 +122,7 @@ def _of_example(number: int, verdict: v.Verdict) -> End:
         nodes="n[1-4]",
         started_at=at - dt.timedelta(hours=5),
         ended_at=at,
+        gpus=32,
     )
     verdict = msgspec.structs.replace(
         verdict, job=job, fingerprint=verdict.fingerprint or f"1:example:{number}"
@@ -143,10 +149,17 @@ def board(folder: Path) -> b.Board:
     return Remembered(ENDS)
 
 
+def stored(url: str) -> StoredBoard:
+    """The board over a store at ``url``, which is filled with all of `ENDS`."""
+    database = open_store(url)
+    failed(database, [(end.facts, len(end.nodes), end.verdict) for end in ENDS])
+    return StoredBoard(database, clock=lambda: NOW)
+
+
 def _failure(end: End) -> b.Failure:
     facts, cause, first = end.facts, end.verdict.cause, end.verdict.initiator
     assert facts.started_at is not None
-    node_s = (end.at - facts.started_at).total_seconds() * len(end.nodes)
+    node_s = float(round((end.at - facts.started_at).total_seconds()) * len(end.nodes))
     return b.Failure(
         cluster=facts.cluster,
         job=facts.id,
@@ -478,11 +491,11 @@ def _meets(end: End, one: b.Failure, which: b.FailureFilter) -> bool:
         return False
     if which.cause and not which.cause.endswith(".") and one.cause != which.cause:
         return False
-    words = f"{one.title} {one.name} {one.user} {one.host} {one.cause}".casefold().split()
+    words = words_of(one.title, one.name, one.user, one.host, one.cause)
     return not (
         (which.since and one.ended_at < which.since)
         or (which.until and one.ended_at >= which.until)
         or (which.node and which.node not in end.nodes)
         or (which.fingerprint and which.fingerprint != one.fingerprint)
-        or any(word not in words for word in (which.text or "").casefold().split())
+        or any(word not in words for word in words_of(which.text))
     )

@@ -52,6 +52,12 @@ def backlog(database: Database, channels: Iterable[str], now: dt.datetime) -> Ba
         )
 
 
+def size(database: Database) -> int:
+    """The store's size in bytes: of SQLite's files, or of the PostgreSQL database."""
+    with database.reading() as connection:
+        return _size(connection)
+
+
 def last_record_at(database: Database, delivery_key: int) -> dt.datetime | None:
     """When the last record of a delivery's job was stored; None where none is kept any more."""
     job_key = sa.select(deliveries.c.job_key).where(deliveries.c.key == delivery_key)

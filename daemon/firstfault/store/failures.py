@@ -126,7 +126,8 @@ def _row(
     said = _Named(
         cluster=job.cluster,
         cause=job.cause,
-        user=job.user,
+        # Who sees a failure goes by what Slurm said, before what the evidence has.
+        user=job.user if facts is None or facts.user is None else facts.user,
         account=None if facts is None else facts.account,
         partition=None if facts is None else facts.partition,
         name=job.name,
@@ -137,7 +138,7 @@ def _row(
         for kind, text in zip(said._fields, said, strict=True)
         if text is not None
     }
-    words = words_of(job.cause, job.user, job.host, job.name, job.title)[:_MOST_WORDS]
+    words = words_of(job.cause, said.user, job.host, job.name, job.title)[:_MOST_WORDS]
     spelled = [names.full("word", word) for word in words]
     known = names.numbered(connection, {*numbers.values(), *spelled})
     members = _members(connection, job)

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
 from firstfault.model.slurm import JobFacts
-from firstfault.store import failures, incidents
+from firstfault.store import failures, incidents, silent
 from firstfault.store.database import JOBS, Database, hold
 from firstfault.store.schema import deliveries, jobs, messages, verdicts
 
@@ -195,6 +195,8 @@ def store_answers(database: Database, answers: Sequence[Answer], now: dt.datetim
             if answer.closed:
                 values["look_at"] = now
             connection.execute(jobs.update().where(jobs.c.key == answer.key).values(values))
+        if any(answer.facts is not None for answer in answers):
+            silent.note_answer(connection, now)
 
 
 def next_due_at(database: Database) -> dt.datetime | None:

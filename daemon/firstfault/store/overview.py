@@ -1,0 +1,211 @@
+"""Failures counted over a time: by step, domain and cause.
+
+For who sees all, whole days come from ``failure_days`` and what is left at both ends from the
+failures themselves; for others all does, by an index of their own.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from firstfault.model.board import CauseCount, Count, Reader, Slot
+from firstfault.store import names
+from firstfault.store.database import Database
+from firstfault.store.failure_tables import failure_days, failures
+from firstfault.store.failures import DOMAINS, day_of
+from firstfault.store.schema import UtcTime
+from firstfault.store.scope import quiet, shares
+
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+DAY = dt.timedelta(days=1)
+HOUR_S, DAY_S = 3600, 86_400
+WEEK_S = 7 * DAY_S
+# 1970 began on a Thursday, weeks begin on Monday.
+_TO_MONDAY_S = 3 * DAY_S
+_MICRO = 1_000_000
+
+
+class Counted(NamedTuple):
+    """The failures of one step of time, counted from 1970, with one domain and one cause."""
+
+    step: int
+    domain: int
+    cause: int
+    sums: Count
+
+
+class Counts(NamedTuple):
+    """Of a time: all, by domain, by cause (most first) and by step (without gaps)."""
+
+    total: Count
+    domains: dict[str, Count]
+    causes: tuple[CauseCount, ...]
+    slots: tuple[Slot, ...]
+
+
+_DOMAIN_NAMES = {number: name for name, number in DOMAINS.items()} | {0: "either"}
+
+
+def step_s(since: dt.datetime, until: dt.datetime) -> int:
+    """How long the steps of a picture of this time are: hours, days or weeks."""
+    if until - since <= 3 * DAY:
+        return HOUR_S
+    return DAY_S if until - since <= 120 * DAY else WEEK_S
+
+
+def counts(
+    database: Database,
+    reader: Reader,
+    since: dt.datetime,
+    until: dt.datetime,
+    cluster: str | None,
+    step: int,
+) -> Counts:
+    """What the reader may see of the failures that ended in this time."""
+    with database.reading() as connection:
+        found = list(_counted(connection, reader, since, until, cluster, step))
+        texts = names.of_numbers(connection, {one.cause for one in found})
+    causes: dict[str, list[Counted]] = defaultdict(list)
+    domains: dict[str, list[Counted]] = defaultdict(list)
+    slots: dict[int, list[Counted]] = defaultdict(list)
+    for one in found:
+        causes[texts.get(one.cause, "unknown")].append(one)
+        domains[_DOMAIN_NAMES.get(one.domain, "either")].append(one)
+        slots[one.step].append(one)
+
+    def slot(number: int) -> Slot:
+        by_domain, by_cause = Counter[str](), Counter[str]()
+        for one in slots.get(number, ()):
+            by_domain[_DOMAIN_NAMES.get(one.domain, "either")] += one.sums.failures
+            by_cause[texts.get(one.cause, "unknown")] += one.sums.failures
+        return Slot(_begin(number, step), dict(by_domain), dict(by_cause))
+
+    steps = range(_number(since, step), _number(until - dt.timedelta(microseconds=1), step) + 1)
+    return Counts(
+        total=_sum(found),
+        domains={name: _sum(those) for name, those in domains.items()},
+        causes=tuple(
+            sorted(
+                (CauseCount(cause, _most(those), _sum(those)) for cause, those in causes.items()),
+                key=lambda each: (-each.count.failures, each.cause),
+            )
+        ),
+        slots=tuple(slot(number) for number in steps),
+    )
+
+
+def _most(those: Sequence[Counted]) -> str:
+    domains = Counter[str]()
+    for one in those:
+        domains[_DOMAIN_NAMES.get(one.domain, "either")] += one.sums.failures
+    return max(sorted(domains), key=domains.__getitem__)
+
+
+def _sum(those: Sequence[Counted]) -> Count:
+    return Count(
+        sum(one.sums.failures for one in those),
+        sum(one.sums.node_s for one in those),
+        sum(one.sums.gpu_s for one in those),
+    )
+
+
+def _counted(
+    connection: sa.Connection,
+    reader: Reader,
+    since: dt.datetime,
+    until: dt.datetime,
+    cluster: str | None,
+    step: int,
+) -> Iterator[Counted]:
+    number = None
+    if cluster is not None:
+        name = names.full("cluster", cluster)
+        number = names.known(connection, [name]).get(name)
+        if number is None:
+            return
+    first, last = -(-(since - EPOCH) // DAY), day_of(until)
+    if not reader.administrator or step < DAY_S or last <= first:
+        yield from _directly(connection, reader, since, until, number, step)
+        return
+    yield from _of_days(connection, first, last, number, step)
+    for begin, end in ((since, EPOCH + first * DAY), (EPOCH + last * DAY, until)):
+        if begin < end:
+            yield from _directly(connection, reader, begin, end, number, step)
+
+
+def _of_days(
+    connection: sa.Connection, first: int, last: int, cluster: int | None, step: int
+) -> Iterator[Counted]:
+    c = failure_days.c
+    days, shift = step // DAY_S, _TO_MONDAY_S // DAY_S if step == WEEK_S else 0
+    at = (c.day + shift) // days
+    query = (
+        sa.select(
+            at,
+            c.domain,
+            c.cause,
+            sa.func.sum(c.failures),
+            sa.func.sum(c.node_s),
+            sa.func.sum(c.gpu_s),
+        )
+        .where(c.day >= first, c.day < last)
+        .group_by(at, c.domain, c.cause)
+    )
+    if cluster is not None:
+        query = query.where(c.cluster == cluster)
+    yield from _read(connection, query)
+
+
+def _directly(
+    connection: sa.Connection,
+    reader: Reader,
+    since: dt.datetime,
+    until: dt.datetime,
+    cluster: int | None,
+    step: int,
+) -> Iterator[Counted]:
+    c = failures.c
+    shift = _TO_MONDAY_S if step == WEEK_S else 0
+    at = (sa.type_coerce(c.ended_at, sa.BigInteger) + shift * _MICRO) // (step * _MICRO)
+    for share in shares(connection, reader):
+        query = (
+            sa.select(
+                at,
+                c.domain,
+                c.cause,
+                sa.func.count(),
+                sa.func.sum(c.node_s),
+                sa.func.sum(c.gpu_s),
+            )
+            .where(*share, c.ended_at >= _time(since), c.ended_at < _time(until))
+            .group_by(at, c.domain, c.cause)
+        )
+        if cluster is not None:
+            query = query.where(quiet(c.cluster) == cluster)
+        yield from _read(connection, query)
+
+
+def _read(connection: sa.Connection, query: sa.Select[*tuple[Any, ...]]) -> Iterator[Counted]:
+    for at, domain, cause, failed, node_s, gpu_s in connection.execute(query):
+        yield Counted(
+            int(at), domain, cause, Count(int(failed), float(node_s or 0), float(gpu_s or 0))
+        )
+
+
+def _number(at: dt.datetime, step: int) -> int:
+    shift = _TO_MONDAY_S if step == WEEK_S else 0
+    return (at - EPOCH + dt.timedelta(seconds=shift)) // dt.timedelta(seconds=step)
+
+
+def _begin(number: int, step: int) -> dt.datetime:
+    shift = _TO_MONDAY_S if step == WEEK_S else 0
+    return EPOCH + dt.timedelta(seconds=number * step - shift)
+
+
+def _time(at: dt.datetime) -> sa.BindParameter[dt.datetime]:
+    return sa.bindparam(None, at, UtcTime)
