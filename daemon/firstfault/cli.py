@@ -18,8 +18,10 @@ _COMMANDS = {
     "deliveries": ("firstfault.cli_deliveries", "deliveries"),
     "demo": ("firstfault.demo", "demo"),
     "explain": ("firstfault.cli_explain", "explain"),
+    "failures": ("firstfault.cli_failures", "failures"),
     "incidents": ("firstfault.cli_incidents", "incidents"),
     "job": ("firstfault.cli_daemon", "job"),
+    "nodes": ("firstfault.cli_nodes", "nodes"),
     "rules": ("firstfault.cli_rules", "rules"),
     "serve": ("firstfault.cli_daemon", "serve"),
 }

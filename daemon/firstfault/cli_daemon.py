@@ -11,16 +11,15 @@ import click
 
 from firstfault import config as configuration
 from firstfault.app import checks, journal, service
-from firstfault.app.credentials import store_url
-from firstfault.app.customs import use_customs
 from firstfault.app.links import links_of
 from firstfault.app.rendering import page
 from firstfault.app.workers import StartError
+from firstfault.cli_reading import opened, options
+from firstfault.cli_table import is_colored
 from firstfault.model import verdict as v
 from firstfault.model.jobs import StoredVerdict
 from firstfault.report import text
-from firstfault.store import listing
-from firstfault.store.database import StoreError, connect
+from firstfault.store.database import StoreError
 
 _config = click.option(
     "--config",
@@ -54,8 +53,7 @@ def serve(config_file: Path | None, once_idle: bool) -> None:
 
 @click.command()
 @click.argument("job_id", metavar="JOBID")
-@_config
-@click.option("--cluster", help="The cluster, where several have a job of this number.")
+@click.option("--cluster", help="The cluster, where several have a job of this number; - for none.")
 @click.option(
     "--format",
     "form",
@@ -65,41 +63,48 @@ def serve(config_file: Path | None, once_idle: bool) -> None:
     help="How the report is printed.",
 )
 @click.option("--link", is_flag=True, help="Print a signed link to the report instead.")
-def job(job_id: str, config_file: Path | None, cluster: str | None, form: str, link: bool) -> None:
-    """Show the stored report of a job."""
-    config = _load(config_file)
-    try:
-        use_customs(config)
-        database = connect(store_url(config))
-        try:
-            found = listing.current_verdicts(database, job_id, cluster, any_cluster=cluster is None)
-        finally:
-            database.close()
-    except (StoreError, listing.ReadError, configuration.ConfigError) as error:
-        raise click.ClickException(str(error)) from error
-    if not found:
+@options
+def job(
+    job_id: str,
+    cluster: str | None,
+    form: str,
+    link: bool,
+    config_file: Path | None,
+    url: str | None,
+    token_file: Path | None,
+) -> None:
+    """Show the stored report of a job.
+
+    The daemon is asked where one is named (--url or FIRSTFAULT_URL), or where the store cannot be
+    read on this machine.
+
+    \b
+    Exit status: 0 shown, 1 there is none, or nobody could be asked, 2 bad usage.
+    """
+    with opened(config_file, url, token_file) as reading:
+        found = reading.ended(job_id, cluster)
+    if len(found.clusters) > 1:
+        raise click.ClickException(
+            f"job {job_id} is known on {', '.join(found.clusters)}: choose with --cluster."
+        )
+    if found.newest is None:
         raise click.ClickException(
             f"no verdict of job {job_id!r} is stored: it is not judged yet, its nodes sent no "
-            f"evidence, or it has been removed."
+            f"evidence, it has been removed, or it is not yours to see."
         )
-    clusters = sorted({stored.cluster or "-" for stored in found})
-    if len(clusters) > 1:
-        raise click.ClickException(
-            f"job {job_id} is known on {', '.join(clusters)}: choose with --cluster."
-        )
-    newest = found[0]
-    if len(found) > 1:
-        click.echo(f"The job ended {len(found)} times; this is the last end.", err=True)
+    if found.ends > 1:
+        click.echo(f"The job ended {found.ends} times; this is the last end.", err=True)
     if link:
-        click.echo(_link(config, newest))
+        click.echo(_link(_load(config_file), found.newest))
     elif form == "json":
-        click.echo(v.encode(newest.verdict).decode(), nl=False)
+        click.echo(v.encode(found.newest.verdict).decode(), nl=False)
     elif form == "html":
-        click.echo(page(newest), nl=False)
+        click.echo(page(found.newest), nl=False)
     else:
-        color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        color = is_colored()
         width = min(shutil.get_terminal_size().columns, 120) if sys.stdout.isatty() else 80
-        click.echo(text.render(newest.verdict, width=width, color=color), nl=False, color=color)
+        shown = text.render(found.newest.verdict, width=width, color=color)
+        click.echo(shown, nl=False, color=color)
 
 
 def _link(config: configuration.Config, stored: StoredVerdict) -> str:

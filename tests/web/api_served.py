@@ -60,9 +60,9 @@ class Served:
         self.url = url
 
     def get(
-        self, path: str, reader: Reader = boards.ADMINISTRATOR, **headers: str
+        self, path: str, reader: Reader = boards.ADMINISTRATOR, held: str | None = None
     ) -> requests.Response:
-        headers["x-test-reader"] = reader.name
+        headers = {"x-test-reader": reader.name} | ({"if-none-match": held} if held else {})
         return requests.get(f"{self.url}/api/v1{path}", headers=headers, timeout=30)
 
     def post(

@@ -244,8 +244,8 @@ def test_a_reader_who_has_the_answer_is_told_so(api: Served) -> None:
     first = api.get("/failures?user=alice")
     tag = first.headers["etag"]
 
-    again = api.get("/failures?user=alice", **{"if-none-match": f'"x", {tag}'})
-    other = api.get("/failures?user=bob", **{"if-none-match": tag})
+    again = api.get("/failures?user=alice", held=f'"x", {tag}')
+    other = api.get("/failures?user=bob", held=tag)
 
     assert (again.status_code, again.content) == (304, b"")
     assert again.headers["etag"] == tag
