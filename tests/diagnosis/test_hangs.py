@@ -121,3 +121,11 @@ def _changed(whole: Case, change: object) -> Case:
             for d in whole.documents
         ),
     )
+
+
+@pytest.mark.parametrize("name", [name for name in ENDED if "limit" in name])
+def test_a_job_that_hung_is_not_told_to_ask_for_more_time(name: str) -> None:
+    verdict = diagnose(case(name))
+
+    more = any("longer --time" in each for each in verdict.remedy.do)
+    assert more is not says_hung(verdict)

@@ -35,6 +35,8 @@ KNOWN = {
     "pod": "train-worker-1",
     "container_limit": "yes",
     "user_limit": "yes",
+    "hung": "yes",
+    "advancing": "yes",
     "kept": "srun --label.",
     "since": "1796053000",
     "until": "1796053600",

@@ -68,6 +68,8 @@ def _of_fault(fault: Fault) -> dict[str, str | None]:
         "canceller_root": "yes" if facts.get("by_uid") == "0" else None,
         "container_limit": "yes" if _is_containers(fault) else None,
         "user_limit": "yes" if facts.get("limit_of") == "user" else None,
+        "hung": facts.get("hung"),
+        "advancing": facts.get("advancing"),
         "amd": "yes" if facts.get("sign", "").startswith("kernel.amdgpu") else None,
     }
     if not known["amd"] and (pci := _PCI.fullmatch(facts.get("gpu", ""))):

@@ -39,6 +39,8 @@ FACTS = {
     "slurm": "known where the job ran under Slurm",
     "pod": "the pod that the cause is in, under Kubernetes",
     "container_limit": "known where the limit that was full is a container's or a pod's",
+    "hung": "known where the job had hung when Slurm ended it",
+    "advancing": "known where its steps were counted to the end",
     "user_limit": "known where the limit that was full is that of all the user's processes",
     "kept": "how the launcher that ran the job keeps each rank's words",
     "confirmed": "known where the cause is confirmed",
