@@ -361,7 +361,9 @@ class Remembered:
         for each in self.nodes(reader, since, until):
             if (each.cluster, each.node) == (cluster, node):
                 those = [
-                    one for end, one in self._within(reader, since, until) if node in end.nodes
+                    one
+                    for end, one in self._within(reader, since, until, cluster)
+                    if node in end.nodes
                 ]
                 incidents = tuple(
                     j.NodeIncident(
