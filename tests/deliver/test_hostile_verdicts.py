@@ -174,8 +174,8 @@ def wrong_with_page(page: str) -> list[object]:
 
 
 def pages(delivery: Delivery) -> list[object]:
-    served = rendering.served_page(delivery.current)
-    return [*wrong_with_page(rendering.page(delivery.current)), *Elements(served).wrong]
+    owners = rendering.owners_page(delivery.current)
+    return [*wrong_with_page(rendering.page(delivery.current)), *Elements(owners).wrong]
 
 
 def terminal(delivery: Delivery) -> list[object]:

@@ -8,10 +8,13 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from firstfault import __version__
 from firstfault.intake import spool
 from firstfault.model import board as b
 from firstfault.model import jobs as j
+from firstfault.report.discretion import for_owner
 from firstfault.report.masking import masked, masked_text
 from firstfault.store import (
     backlog,
@@ -119,6 +122,9 @@ class StoredBoard:
                 self._database, reader, fingerprint, found.key, SHOWN_FAILURES
             )
         fields = {name: getattr(found, name) for name in found.__struct_fields__ if name != "key"}
+        if not reader.administrator:
+            stored = found.stored
+            fields["stored"] = replace(stored, verdict=for_owner(stored.verdict))
         return b.FailureDetail(**fields, same=same)
 
     def ends(self, reader: b.Reader, job: str) -> tuple[b.Failure, ...]:

@@ -4,54 +4,50 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from firstfault.app import rendering
+from firstfault.app.board import StoredBoard
+from firstfault.app.explaining import Processes
 from firstfault.app.journal import say
-from firstfault.app.workers import Parts, StartError
-from firstfault.model.jobs import JobSummary, StoredVerdict
+from firstfault.app.workers import Parts, StartError, kept_back
 from firstfault.store import listing
-from firstfault.store.database import Database
-from firstfault.web import pages, server
-
-
-class StoredFailures:
-    """What the pages read, from the store."""
-
-    def __init__(self, database: Database) -> None:
-        self.database = database
-
-    def newest(self, limit: int) -> Sequence[JobSummary]:
-        """See `firstfault.web.pages.Failures`."""
-        return listing.newest_failures(self.database, limit)
-
-    def verdicts(self, cluster: str | None, job: str) -> Sequence[StoredVerdict]:
-        """See `firstfault.web.pages.Failures`."""
-        return listing.current_verdicts(self.database, job, cluster)
+from firstfault.web import server
+from firstfault.web.application import Sources, application, inspection, places
 
 
 @contextmanager
 def serving_pages(
     now: Callable[[], Parts], healthy: Callable[[], bool], metrics: Callable[[], bytes]
 ) -> Iterator[None]:
-    """Serves the pages, where they are turned on, and the metrics, where they have no address of
-    their own. ``now`` gives the parts of the moment. Raises `StartError`."""
+    """Serves the pages and the API, where they are turned on, and the metrics, where they have no
+    address of their own. ``now`` gives the parts of the moment. Raises `StartError`."""
     parts = now()
-    web = parts.config.web
+    config = parts.config
+    web = config.web
     if not web.enabled:
         yield
         return
-    here = parts.config.metrics.enabled and not parts.config.metrics.host
-    application = pages.application(
-        StoredFailures(parts.database),
-        rendering.served_page,
+    board = StoredBoard(
+        parts.database,
+        channels=lambda: _sending(now()),
+        healthy=healthy,
+        folder=Path(config.spool.dir),
+    )
+    explainer = Processes(config.explain, config.diagnosis.signatures)
+    here = config.metrics.enabled and not config.metrics.host
+    sources = Sources(
+        board,
         healthy,
         metrics if here else None,
         lambda token: _shared(now(), token),
+        explainer if config.explain.enabled else None,
     )
+    pages = application(places(sources), lambda: now().entrance)
     sock = _listening("web", web.host, web.port)
-    with server.serving(application, sock):
+    with server.serving(pages, sock):
         say(logging.INFO, "pages", url=server.address(sock))
         yield
 
@@ -65,9 +61,8 @@ def serving_metrics(
     if not (config.enabled and config.host):
         yield
         return
-    application = pages.inspection(healthy, metrics)
     sock = _listening("metrics", config.host, config.port)
-    with server.serving(application, sock):
+    with server.serving(inspection(healthy, metrics), sock):
         say(logging.INFO, "metrics", url=f"{server.address(sock)}/metrics")
         yield
 
@@ -79,9 +74,18 @@ def _shared(parts: Parts, token: str) -> str | None:
     found = listing.current_verdicts(parts.database, target.job, target.cluster)
     # Only this report: without links to the other pages.
     return next(
-        (rendering.page(stored) for stored in found if stored.incarnation == target.incarnation),
+        (
+            rendering.owners_page(stored)
+            for stored in found
+            if stored.incarnation == target.incarnation
+        ),
         None,
     )
+
+
+def _sending(parts: Parts) -> list[str]:
+    silent = kept_back(parts.config, parts.channels)
+    return [name for name in parts.channels if name not in silent]
 
 
 def _listening(table: str, host: str, port: int) -> socket.socket:

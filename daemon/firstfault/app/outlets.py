@@ -27,6 +27,7 @@ from firstfault.deliver.webhook import Webhook
 from firstfault.model import verdict as v
 from firstfault.model.jobs import Delivery, StoredVerdict
 from firstfault.report import mail as report_mail
+from firstfault.report.discretion import for_owner
 from firstfault.report.mail import Letter
 from firstfault.slurm import command, sacct
 
@@ -66,7 +67,7 @@ def _mail(config: Config, rules: Rules, links: Links) -> Iterator[tuple[str, Cha
         return () if address is None else (address,)
 
     if config.mail.owners:
-        yield OWNER, Mail(server, sender, owner, letters(links.for_owner), most)
+        yield OWNER, Mail(server, sender, owner, _owners(letters(links.for_owner)), most)
     for name, addresses in rules.lists.items():
         yield f"mail-{name}", Mail(server, sender, _always(tuple(addresses)), letter, most)
 
@@ -103,6 +104,18 @@ def letters(link: Callable[[StoredVerdict], str | None]) -> Callable[[Delivery],
         )
 
     return letter
+
+
+def _owners(letter: Callable[[Delivery], Letter]) -> Callable[[Delivery], Letter]:
+    """The letter to a job's owner: with no process of another user."""
+
+    def shown(delivery: Delivery) -> Letter:
+        current, previous = delivery.current, delivery.previous
+        current = msgspec.structs.replace(current, verdict=for_owner(current.verdict))
+        before = None if previous is None else for_owner(previous)
+        return letter(msgspec.structs.replace(delivery, current=current, previous=before))
+
+    return shown
 
 
 def body_of(config: Config, links: Links) -> Callable[[Delivery], bytes]:

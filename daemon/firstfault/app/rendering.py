@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
+import msgspec
+
 from firstfault.app.lifecycle import changes
-from firstfault.app.links import Links, path
+from firstfault.app.links import Links
 from firstfault.deliver.outcome import Sent
 from firstfault.model.jobs import Delivery, StoredVerdict
 from firstfault.report import html, slack, text
+from firstfault.report.discretion import for_owner
 from firstfault.report.wording import clean
 
 # https://docs.slack.dev/reference/block-kit/blocks: blocks in a message, and text in a section.
@@ -22,17 +25,9 @@ def page(stored: StoredVerdict) -> str:
     return html.render(stored.verdict, generated_at=stored.created_at, revision=stored.revision)
 
 
-def served_page(stored: StoredVerdict) -> str:
-    """The report as one of the pages, with links to the others."""
-    return html.render(
-        stored.verdict,
-        generated_at=stored.created_at,
-        revision=stored.revision,
-        links=(
-            html.Link("All failed jobs", "/"),
-            html.Link("This verdict as JSON", f"{path(stored)}.json"),
-        ),
-    )
+def owners_page(stored: StoredVerdict) -> str:
+    """The report as HTML, as the job's owner is shown it: with no process of another user."""
+    return page(msgspec.structs.replace(stored, verdict=for_owner(stored.verdict)))
 
 
 def slack_payload(links: Links) -> Callable[[Delivery], dict[str, object]]:

@@ -86,7 +86,9 @@ class ToOwners:
                     message_id=message.message_id,
                 )
             )
-        page = rendering.page(told.shown).encode("utf-8", "replace") if self._attach else None
+        page = (
+            rendering.owners_page(told.shown).encode("utf-8", "replace") if self._attach else None
+        )
         file = None if page is None else (f"{told.shown.job}.html", page)
         return Said(_brief(told, message, url), file)
 
