@@ -20,7 +20,7 @@ from firstfault.model import jobs as j
 from firstfault.store import evidence
 from firstfault.store.backlog import backlog, last_record_at
 from firstfault.store.database import Database, open_store
-from firstfault.store.schema import deliveries, jobs
+from firstfault.store.schema import deliveries, incidents, jobs
 from tests.app.processes import Daemon, configure
 from tests.app.test_serve import put_job
 from tests.store.incoming import incoming
@@ -90,10 +90,29 @@ def test_what_waits_is_counted_from_the_store(database: Database) -> None:
 
     assert (found.judge.count, found.judge.oldest_s) == (3, 3)
     assert (found.ask.count, found.ask.oldest_s) == (0, 0)
+    assert (found.unjudged.count, found.unjudged.oldest_s) == (3, 3)
+    assert found.incidents == {False: 0, True: 0}
     slack, report = found.outbox
+    assert slack.due == 2
     assert (slack.pending, slack.dead, slack.shadow, slack.oldest_s) == (2, 1, 0, 73)
     assert (report.pending, report.oldest_s) == (0, 0)
     assert found.size > 10_000
+
+
+def test_incidents_that_go_on_are_counted_by_who_takes_care(database: Database) -> None:
+    at = NOW - dt.timedelta(hours=1)
+    told = {"cluster": "c1", "kind": j.NODE, "opened_at": at, "last_at": at}
+    rows = [
+        {"name": "n1", "ended_at": None, "acknowledged_by": None},
+        {"name": "n2", "ended_at": None, "acknowledged_by": "root"},
+        {"name": "n3", "ended_at": None, "acknowledged_by": "root"},
+        {"name": "n4", "ended_at": NOW, "acknowledged_by": None},
+    ]
+    with database.writing() as connection:
+        for row in rows:
+            connection.execute(incidents.insert().values(**told, **row))
+
+    assert backlog(database, [], NOW).incidents == {False: 1, True: 2}
 
 
 def test_the_last_record_of_a_deliverys_job_is_found(database: Database) -> None:

@@ -21,7 +21,7 @@ from firstfault.app.counters import NAMESPACE, REGISTRY
 from firstfault.app.journal import say
 from firstfault.app.workers import Parts, now
 from firstfault.intake import spool
-from firstfault.store import listing
+from firstfault.store import listing, silent
 from firstfault.store.backlog import Backlog, Waiting, backlog
 
 COUNT_S = 60.0
@@ -34,6 +34,7 @@ class Gauges(Collector):
         self._parts = parts
         self._busy_s = busy_s
         self._jobs: dict[str, int] = {}
+        self._silent = 0
         self._count_again_at = 0.0
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -52,11 +53,13 @@ class Gauges(Collector):
         yield _one("store_up", "1 while the store can be read.", 1)
         yield from _store(found)
         yield _by("jobs", "Ends of jobs that are stored, by state.", "state", self._jobs)
+        yield _one("silent_nodes", "Nodes that send nothing though jobs end there.", self._silent)
 
     def _count(self, parts: Parts) -> None:
         # Of a million jobs this takes half a second, the rest of a scrape a few milliseconds.
         if time.monotonic() >= self._count_again_at:
             self._jobs = listing.states(parts.database)
+            self._silent = len(silent.silent_nodes(parts.database, now()))
             self._count_again_at = time.monotonic() + COUNT_S
 
 
@@ -99,9 +102,21 @@ def _store(found: Backlog) -> Iterator[GaugeMetricFamily]:
         "work",
         _each(work, "oldest_s"),
     )
+    yield _one(
+        "oldest_unjudged_seconds",
+        "Seconds since the first job that has no verdict yet was seen.",
+        found.unjudged.oldest_s,
+    )
+    yield _by(
+        "incidents_open",
+        "Incidents that go on, by whether somebody takes care of them.",
+        "acknowledged",
+        {"yes" if taken else "no": count for taken, count in found.incidents.items()},
+    )
     outbox = {each.channel: each for each in found.outbox}
     for name, help_text, field in (
         ("deliveries_pending", "Deliveries that wait, by channel.", "pending"),
+        ("deliveries_due", "Deliveries that are due now, by channel.", "due"),
         ("deliveries_dead", "Deliveries that were given up and are not sent.", "dead"),
         ("deliveries_shadow", "Deliveries that shadow mode keeps back.", "shadow"),
         ("oldest_delivery_seconds", "Age of the oldest delivery that waits.", "oldest_s"),

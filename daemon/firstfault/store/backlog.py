@@ -11,7 +11,9 @@ import sqlalchemy as sa
 
 from firstfault.model import jobs as j
 from firstfault.store.database import Database
-from firstfault.store.schema import deliveries, evidence, jobs
+from firstfault.store.schema import deliveries, evidence, incidents, jobs
+
+_UNJUDGED = (j.SEEN, j.COLLECTING, j.SETTLED)
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -23,20 +25,26 @@ class Waiting(msgspec.Struct, frozen=True):
 
 class Outbox(msgspec.Struct, frozen=True):
     """One channel: ``oldest_s`` is for how long the oldest delivery that is pending has been; one
-    that is held back until later is not late yet."""
+    that is held back until later is not late yet. ``due`` of the pending ones wait for nothing but
+    their turn."""
 
     channel: str
     pending: int
+    due: int
     dead: int
     shadow: int
     oldest_s: float
 
 
 class Backlog(msgspec.Struct, frozen=True):
-    """All of it; ``size`` is the store's in bytes."""
+    """All of it; ``size`` is the store's in bytes. ``unjudged`` are jobs without a verdict yet, due
+    or not, and how long ago the first of them was seen; ``incidents`` those that go on, by whether
+    somebody takes care of them."""
 
     judge: Waiting
     ask: Waiting
+    unjudged: Waiting
+    incidents: dict[bool, int]
     outbox: tuple[Outbox, ...]
     size: int
 
@@ -47,6 +55,8 @@ def backlog(database: Database, channels: Iterable[str], now: dt.datetime) -> Ba
         return Backlog(
             judge=_due(connection, jobs.c.look_at, now),
             ask=_due(connection, jobs.c.ask_at, now, jobs.c.facts_closed.is_(False)),
+            unjudged=_waiting(connection, jobs.c.first_seen_at, now, jobs.c.state.in_(_UNJUDGED)),
+            incidents=_incidents(connection),
             outbox=tuple(_outbox(connection, channel, now) for channel in channels),
             size=_size(connection),
         )
@@ -74,9 +84,25 @@ def _due(
     now: dt.datetime,
     *where: sa.ColumnElement[bool],
 ) -> Waiting:
-    query = sa.select(sa.func.count(), sa.func.min(column)).where(column <= now, *where)
+    return _waiting(connection, column, now, column <= now, *where)
+
+
+def _waiting(
+    connection: sa.Connection,
+    column: sa.Column[dt.datetime],
+    now: dt.datetime,
+    *where: sa.ColumnElement[bool],
+) -> Waiting:
+    query = sa.select(sa.func.count(), sa.func.min(column)).where(*where)
     count, oldest_at = connection.execute(query).one()
     return Waiting(count, _age_s(oldest_at, now))
+
+
+def _incidents(connection: sa.Connection) -> dict[bool, int]:
+    taken = incidents.c.acknowledged_by.is_not(None)
+    query = sa.select(taken, sa.func.count()).where(incidents.c.ended_at.is_(None)).group_by(taken)
+    found = {bool(is_taken): count for is_taken, count in connection.execute(query)}
+    return {is_taken: found.get(is_taken, 0) for is_taken in (False, True)}
 
 
 def _outbox(connection: sa.Connection, channel: str, now: dt.datetime) -> Outbox:
@@ -89,6 +115,7 @@ def _outbox(connection: sa.Connection, channel: str, now: dt.datetime) -> Outbox
         ).scalar_one()
         for state in (j.PENDING, j.DEAD, j.SHADOW)
     }
+    due = sa.select(sa.func.count()).where(*which(j.PENDING), deliveries.c.next_at <= now)
     held_back = sa.and_(deliveries.c.attempts == 0, deliveries.c.next_at > now)
     oldest = sa.select(sa.func.min(deliveries.c.created_at)).where(
         *which(j.PENDING), sa.not_(held_back)
@@ -96,6 +123,7 @@ def _outbox(connection: sa.Connection, channel: str, now: dt.datetime) -> Outbox
     return Outbox(
         channel=channel,
         pending=counts[j.PENDING],
+        due=connection.execute(due).scalar_one(),
         dead=counts[j.DEAD],
         shadow=counts[j.SHADOW],
         oldest_s=_age_s(connection.execute(oldest).scalar(), now),
