@@ -70,7 +70,7 @@ class Guard:
     ) -> None:
         self._entrance = entrance
         self._costly = costly or Slots(2, 1, wait_s=5.0)
-        self._streams = streams or Slots(100, 20)
+        self._streams = streams or Slots(200, 20)
         self._each = each or Rate(20, 60.0)
         self._all = all_ or Rate(60, 60.0)
 

@@ -10,7 +10,10 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from firstfault.web.connection import HEAD_BYTES, Connection
+
 STOP_S = 1.0
+CONNECTIONS = 400
 # In the scope of each request: a function that says whether the server is ending. An answer that
 # lasts ends then by itself.
 IS_ENDING = "firstfault.is_ending"
@@ -52,7 +55,10 @@ def serving(application: ASGIApp, sock: socket.socket) -> Iterator[None]:
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=int(STOP_S),
-        limit_concurrency=200,
+        limit_concurrency=CONNECTIONS,
+        http=Connection,
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        ws="none",
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(
