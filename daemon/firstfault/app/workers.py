@@ -17,9 +17,11 @@ import msgspec
 
 from firstfault.app import counters, passes
 from firstfault.app.clock import CHECK_S, SetBack
+from firstfault.app.filling import EVERY_S, Filling
 from firstfault.app.gathering import Gathering
 from firstfault.app.incidents import Incidents, Reservations
 from firstfault.app.journal import say, trouble
+from firstfault.app.left_over import LeftOver
 from firstfault.app.links import Links
 from firstfault.app.retention import Retention
 from firstfault.app.rights import Coordinators
@@ -105,10 +107,11 @@ def table(parts: Parts) -> dict[str, Worker]:
     """Every worker, by name."""
     settling = Settling(parts.config)
     workers = {
-        "intake": Worker(partial(_take_in, parts), parts.config.spool.scan_s),
+        "intake": Worker(partial(_take_in, parts, LeftOver()), parts.config.spool.scan_s),
         "judge": Worker(partial(_judge, parts, settling)),
         "retention": Worker(partial(_retain, parts), RETAIN_EVERY_S),
         "ask": Worker(partial(_ask, parts)),
+        "filling": Worker(Filling(parts.database, parts.bells.stop).once, EVERY_S),
         "clock": Worker(SetBack(parts.database, parts.bells.ring_all).once, CHECK_S),
     }
     slurm = parts.config.slurm
@@ -208,7 +211,7 @@ def _retain(parts: Parts) -> int:
     return 0  # once in a while is enough: what is left over has been removed, or is open
 
 
-def _take_in(parts: Parts) -> int:
+def _take_in(parts: Parts, left_over: LeftOver) -> int:
     def store(records: Sequence[Incoming]) -> None:
         new = evidence.keep(parts.database, records, now())
         counters.count_records("spool", len(records), len(new))
@@ -224,11 +227,5 @@ def _take_in(parts: Parts) -> int:
     for refused in swept.refused:
         counters.RECORDS.labels("spool", refused.path.parent.name).inc()
         say(logging.WARNING, "record-refused", moved_to=refused.path, reason=refused.reason)
-    for unreadable in swept.unreadable:
-        counters.RECORDS.labels("spool", "unreadable").inc()
-        say(logging.ERROR, "record-unreadable", path=unreadable.path, reason=unreadable.reason)
-    if swept.stuck:
-        first = swept.stuck[0]
-        count = len(swept.stuck)
-        say(logging.ERROR, "records-stuck", count=count, path=first.path, reason=first.reason)
+    left_over.tell(swept)
     return 0  # the next scan has its own time; only the watch makes it earlier
