@@ -12,6 +12,7 @@ from firstfault.faults.card_words import with_card_words
 from firstfault.faults.death import Death, deaths, with_kernel_words
 from firstfault.faults.effects import launcher_and_slurm
 from firstfault.faults.hang import with_hang
+from firstfault.faults.interrupted_stacks import with_stands
 from firstfault.faults.interruption import interruption
 from firstfault.faults.kubernetes import pod_faults
 from firstfault.faults.launchers import of_launchers
@@ -55,6 +56,7 @@ def findings(told: Told, run: Run) -> Findings:
     faults = with_hang(told, run, faults, alone=not named and not silent)
     if not named and not faults:
         faults += interruption(told, run, ends)
+    faults = with_stands(run, faults)
     faults = with_card_words(run, _with_shared_memory(faults))
     if not named:
         faults = with_torn_ends(run, _with_useless_work(faults))

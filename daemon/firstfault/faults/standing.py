@@ -54,6 +54,28 @@ def standing_faults(run: Run, *, hung: bool) -> list[Fault]:
     return [_fault(away, waiting, last)]
 
 
+def waits(frames: Sequence[Frame]) -> bool:
+    """Whether a stack stands in a collective of torch."""
+    return any(frame.file.endswith(_COLLECTIVES) for frame in frames) and not any(
+        frame.function in _JOINING for frame in frames
+    )
+
+
+def may_wait(frames: Sequence[Frame]) -> bool:
+    """Whether a stack that is in no collective may wait for its peers all the same."""
+    return any(frame.file.endswith(_MAY_WAIT) for frame in frames)
+
+
+def place(frames: Sequence[Frame]) -> str:
+    """The innermost frame of the program's own, with the library's that it is in, if it is in one."""
+    own = [f for f in frames if "site-packages" not in f.file and "/lib/python" not in f.file]
+    frame = own[-1] if own else frames[-1]
+    name = frame.function if len(frame.function) <= _LONGEST else f"{frame.function[:_LONGEST]}…"
+    inner = frames[-1]
+    inside = f", in {inner.function}" if inner != frame and len(inner.function) <= _LONGEST else ""
+    return f"{name} ({frame.file.rpartition('/')[2]}:{frame.line}){inside}"
+
+
 def shared_place(run: Run) -> str | None:
     """Where all ranks stood by their last dumps, if that was one place and no collective."""
     last = {who: dumps[-1] for who, dumps in _stacks(run).items()}
@@ -119,22 +141,12 @@ def _all_stand(stacks: dict[Process, list[Happened]]) -> bool:
 
 
 def _waits(each: Happened) -> bool:
-    frames = _frames(each)
-    return any(frame.file.endswith(_COLLECTIVES) for frame in frames) and not any(
-        frame.function in _JOINING for frame in frames
-    )
+    return waits(_frames(each))
 
 
 def _may_wait(each: Happened) -> bool:
-    return not _waits(each) and any(frame.file.endswith(_MAY_WAIT) for frame in _frames(each))
+    return not _waits(each) and may_wait(_frames(each))
 
 
-# The innermost frame of the program's own, with the library's that it is in where there is one.
 def _where(each: Happened) -> str:
-    frames = _frames(each)
-    own = [f for f in frames if "site-packages" not in f.file and "/lib/python" not in f.file]
-    frame = own[-1] if own else frames[-1]
-    name = frame.function if len(frame.function) <= _LONGEST else f"{frame.function[:_LONGEST]}…"
-    inner = frames[-1]
-    inside = f", in {inner.function}" if inner != frame and len(inner.function) <= _LONGEST else ""
-    return f"{name} ({frame.file.rpartition('/')[2]}:{frame.line}){inside}"
+    return place(_frames(each))

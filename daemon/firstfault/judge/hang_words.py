@@ -37,6 +37,11 @@ def _quiet(facts: dict[str, str]) -> str:
 def notes(roots: Sequence[Fault]) -> Iterable[str]:
     """What the last words tell, and what that rests on."""
     facts = dict(roots[0].facts) if roots else {}
+    if "stood" in facts:
+        yield (
+            f"When it was interrupted, {_others(facts)} waited in a collective, and {facts['stood']} "
+            "did not: if the job had hung, that is what the others waited for."
+        )
     if "quiet_s" not in facts:
         return
     rests = _TOLD_BY[facts["told_by"]]
@@ -80,14 +85,30 @@ def _needed(facts: dict[str, str]) -> str:
     return f"{said}: it needed a limit of {duration(limit_s + more_s)}, or {factor:,.1f} times the pace."
 
 
+def _others(facts: dict[str, str]) -> str:
+    count = int(facts["stood_waiting"])
+    return f"{count:,} ranks" if count > 1 else "one rank"
+
+
 def _voices(facts: dict[str, str]) -> str:
     count = int(facts["voices"])
     return f"all {count:,} that spoke" if count > 1 else "the job"
 
 
 def alternatives(roots: Sequence[Fault]) -> Iterable[Alternative]:
-    """Why a job hung that Slurm ended: what is not known is a possibility."""
-    if roots and roots[0].cause.startswith("slurm.") and "hung" in dict(roots[0].facts):
+    """Why a job hung that was ended: what is not known is a possibility."""
+    if roots and "stood" in dict(roots[0].facts):
+        yield Alternative(
+            "process.stuck",
+            POSSIBLE,
+            "only where each rank stood as it was interrupted tells: a job at work has such moments",
+        )
+        return
+    if (
+        roots
+        and roots[0].cause.startswith(("slurm.", "process.interrupted"))
+        and "hung" in dict(roots[0].facts)
+    ):
         behind = dict(roots[0].facts).get("behind")
         tells = (
             f"only the last step of {behind}, one before the others', tells"
