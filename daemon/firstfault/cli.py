@@ -24,6 +24,7 @@ _COMMANDS = {
     "nodes": ("firstfault.cli_nodes", "nodes"),
     "rules": ("firstfault.cli_rules", "rules"),
     "serve": ("firstfault.cli_daemon", "serve"),
+    "token": ("firstfault.cli_token", "token"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import grp
 import os
 import stat
 import tempfile
@@ -19,6 +20,7 @@ from firstfault.app.accounting import slurm_of
 from firstfault.app.certificate import tls_of
 from firstfault.app.channels import SLACKS
 from firstfault.app.customs import patterns_of, template_faults
+from firstfault.app.entrance import TokensFile, coordinators_of, entrance_of, sacctmgr_of
 from firstfault.app.intake import signatures_of
 from firstfault.app.links import links_of
 from firstfault.app.rules import idle_patterns
@@ -32,10 +34,12 @@ from firstfault.intake import spool
 from firstfault.intake.site import install
 from firstfault.signatures import SignatureError
 from firstfault.slurm import library
+from firstfault.slurm.coordinators import coordinated
 from firstfault.slurm.facts import FactsError
 from firstfault.slurm.sacct import Sacct, find
 from firstfault.store.database import StoreError, open_store
 from firstfault.web import server
+from firstfault.web.settings import is_open
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -79,6 +83,7 @@ def points(config: Config) -> Iterator[Point]:
     yield _point("admin comment", lambda: _admin_comment(config))
     yield _point("rules", lambda: _rules(config))
     yield _point("pages", lambda: _pages(config))
+    yield _point("access", lambda: _access(config))
     yield _point("links", lambda: _links(config))
     yield _point("metrics", lambda: _metrics(config))
     yield _point("intake", lambda: _intake(config))
@@ -276,6 +281,54 @@ def _pages(config: Config) -> str:
     if not config.web.enabled:
         raise _Off("off (web.enabled = false)")
     return _address("web", config.web.host, config.web.port)
+
+
+def _access(config: Config) -> str:
+    web = config.web
+    if not web.enabled:
+        raise _Off("off, as the pages are")
+    _secret("web.proxy_secret_file", web.proxy_secret_file)
+    entrance_of(config)
+    if is_open(web):
+        reached = f"on {web.host}" + (f" or by {web.public_url}" if web.public_url else "")
+        return (
+            f"open: whoever reaches the pages, {reached}, sees and does everything; "
+            f"docs/access.md tells how they learn who reads"
+        )
+    ways = []
+    if web.proxy_user_header:
+        proxies = ", ".join(web.trusted_proxies)
+        ways.append(f"{web.proxy_user_header} from {proxies}")
+    if web.munge:
+        ways.append("MUNGE")
+    if web.tokens_file:
+        ways.append(f"{len(TokensFile(Path(web.tokens_file)).read())} tokens")
+    unknown = [name for name in web.admin_groups if not _is_group(name)]
+    if unknown:
+        raise _Wrong(
+            f"web.admin_groups: {', '.join(unknown)}: no such group on this host (getent group)."
+        )
+    admins = [*web.admins, *(f"the group {name}" for name in web.admin_groups)]
+    seen = f"{', '.join(admins)} see everything" if admins else "only root sees everything"
+    return f"{', '.join(ways)}; {seen}; {_coordinators(config)}"
+
+
+def _coordinators(config: Config) -> str:
+    if coordinators_of(config) is None:
+        return "coordinators see their own jobs alone"
+    try:
+        found = coordinated(sacctmgr_of(config), config.slurm.timeout_s)
+    except FactsError as error:
+        raise _Wrong(f"web.coordinators: {error}. Mend it, or set it to false.") from error
+    return f"{len(found)} coordinators see their accounts"
+
+
+def _is_group(name: str) -> bool:
+    try:
+        grp.getgrnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def _links(config: Config) -> str:

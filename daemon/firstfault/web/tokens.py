@@ -30,6 +30,7 @@ _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 _TOKEN = re.compile(r"firstfault_[A-Za-z0-9_-]{43}")
 _BEARER = re.compile(r"bearer +(firstfault_[!-~]{1,200})", re.IGNORECASE)
+_NO_RIGHTS = "gives no rights: administrator, user=NAME or account=NAME,..."
 
 
 class Token(NamedTuple):
@@ -77,6 +78,8 @@ def parse(text: str) -> tuple[Token, ...]:
 def _token(words: Sequence[str]) -> Token:
     if not _LABEL.fullmatch(words[0]):
         raise TokenError("must begin with a name: letters, digits, dots, dashes")
+    if len(words) == 2 and _HASH.fullmatch(words[1]):
+        raise TokenError(_NO_RIGHTS)
     if len(words) < 3 or not _HASH.fullmatch(words[1]):
         raise TokenError("must be NAME sha256:HEX RIGHTS (firstfault token new NAME prints one)")
     user: str | None = None
@@ -100,7 +103,7 @@ def _token(words: Sequence[str]) -> Token:
     if administrator and (user or accounts):
         raise TokenError("an administrator sees everything: name no user and no account")
     if not (administrator or user or accounts):
-        raise TokenError("gives no rights: administrator, user=NAME or account=NAME,...")
+        raise TokenError(_NO_RIGHTS)
     reader = Reader(f"token {words[0]}", user, administrator, accounts)
     return Token(words[1].removeprefix("sha256:"), reader, until)
 
