@@ -34,10 +34,18 @@ from firstfault.readers.alarm import alarms
 from firstfault.readers.kind import Kind, kind
 from firstfault.report import causes
 from firstfault.runs.told import told as read
+from firstfault.signatures import forget_exceptions
 
 
 def diagnose(case: Case) -> v.Verdict:
     """The verdict on ``case``; the same case gives the same verdict, in any order of its parts."""
+    try:
+        return _diagnose(case)
+    finally:
+        forget_exceptions()
+
+
+def _diagnose(case: Case) -> v.Verdict:
     told = read(case)
     found = [findings(told, run) for run in told.runs]
     answer = answering(told, found)

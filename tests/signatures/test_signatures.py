@@ -13,9 +13,11 @@ from firstfault.signatures import (
     TARGETS,
     Compiled,
     SignatureError,
+    forget_exceptions,
     known_anchors,
     known_causes,
     meaning,
+    meaning_of_exception,
     parse,
     signature,
     signatures,
@@ -293,3 +295,13 @@ def test_each_sample_of_a_line_holds_a_word_in_small_letters() -> None:
     for each, sample in SAMPLES:
         if each.signature.target == "line":
             assert any(word in sample.lower() for word in words), each.signature.id
+
+
+def test_what_an_exception_means_is_remembered_until_it_is_forgotten() -> None:
+    known = meaning_of_exception("torch.cuda.OutOfMemoryError", "CUDA out of memory.")
+    forget_exceptions()
+
+    assert known is not None
+    assert meaning_of_exception("torch.cuda.OutOfMemoryError", "CUDA out of memory.") is known
+    assert meaning_of_exception("Strange", "all is well") is None
+    assert meaning_of_exception("Strange", "all is well") is None

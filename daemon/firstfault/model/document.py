@@ -11,7 +11,7 @@ import msgspec
 import zstandard
 
 
-class Excerpt(msgspec.Struct, frozen=True):
+class Excerpt(msgspec.Struct, frozen=True, gc=False):
     """Consecutive bytes of one file.
 
     ``offset`` is the first byte's place in the file, ``line`` the number of the first line
@@ -32,7 +32,7 @@ class Excerpt(msgspec.Struct, frozen=True):
         return _codec(self.like, threading.get_ident())[1].decompress(self.stored)
 
 
-class Clock(msgspec.Struct, frozen=True):
+class Clock(msgspec.Struct, frozen=True, gc=False):
     """What a node knew of its clocks while the evidence was collected.
 
     ``kernel_offset_s`` is wall clock minus kernel clock, in seconds, within
@@ -44,7 +44,7 @@ class Clock(msgspec.Struct, frozen=True):
     utc_offset_s: int | None = None
 
 
-class Document(msgspec.Struct, frozen=True):
+class Document(msgspec.Struct, frozen=True, gc=False):
     """One file of evidence.
 
     ``name`` is what the reader of the report is shown. ``host`` is the node that the whole

@@ -9,7 +9,7 @@ import msgspec
 from firstfault.model.line import Place, Span, Speaker
 
 
-class Holder(msgspec.Struct, frozen=True):
+class Holder(msgspec.Struct, frozen=True, gc=False):
     """What one process held as the OOM killer looked, by its table of tasks."""
 
     pid: int
@@ -17,14 +17,14 @@ class Holder(msgspec.Struct, frozen=True):
     resident_kb: int
 
 
-class HeldTogether(msgspec.Struct, frozen=True):
+class HeldTogether(msgspec.Struct, frozen=True, gc=False):
     """How many processes there were, and what they held together."""
 
     processes: int
     resident_kb: int
 
 
-class OomKill(msgspec.Struct, frozen=True):
+class OomKill(msgspec.Struct, frozen=True, gc=False):
     """The kernel's OOM killer chose a process (the lines of one kill, joined).
 
     ``limited`` is True for a memory cgroup's limit, False for a node out of memory, None when
@@ -65,7 +65,7 @@ class OomKill(msgspec.Struct, frozen=True):
     torn: bool = False
 
 
-class Trap(msgspec.Struct, frozen=True):
+class Trap(msgspec.Struct, frozen=True, gc=False):
     """The kernel noted a fatal fault of a user process; ``kind`` is "segfault", a trap's name or
     "signal N". ``boot`` and ``quoted`` as in `OomKill`.
     """
@@ -81,7 +81,7 @@ class Trap(msgspec.Struct, frozen=True):
     quoted: bool = False
 
 
-class KernelSign(msgspec.Struct, frozen=True):
+class KernelSign(msgspec.Struct, frozen=True, gc=False):
     """A kernel's line that a signature knows, with what the lines after it add.
 
     ``pid`` and ``command`` are the process that it names. ``facts`` are the pattern's named
@@ -102,7 +102,7 @@ class KernelSign(msgspec.Struct, frozen=True):
     quoted: bool = False
 
 
-class Xid(msgspec.Struct, frozen=True):
+class Xid(msgspec.Struct, frozen=True, gc=False):
     """NVIDIA's driver reported an error; ``by_kernel`` is False for a line a program wrote."""
 
     place: Place
@@ -114,7 +114,7 @@ class Xid(msgspec.Struct, frozen=True):
     by_kernel: bool
 
 
-class ExitNoticed(msgspec.Struct, frozen=True):
+class ExitNoticed(msgspec.Struct, frozen=True, gc=False):
     """An agent said which of its processes failed: the line "failed (exitcode: ...)".
 
     ``agent_pid`` tells agents apart: the agent's pid, before torch 2.5 its main thread's id.
@@ -129,7 +129,7 @@ class ExitNoticed(msgspec.Struct, frozen=True):
     agent_pid: int | None
 
 
-class TableEntry(msgspec.Struct, frozen=True):
+class TableEntry(msgspec.Struct, frozen=True, gc=False):
     """One failure in a ChildFailedError table. ``place`` is its exit code's line.
 
     ``root`` is torchelastic's own opinion (first by its poll order). ``host`` is None where
@@ -152,7 +152,7 @@ class TableEntry(msgspec.Struct, frozen=True):
     told_at: Place | None = None
 
 
-class ClosingSignal(msgspec.Struct, frozen=True):
+class ClosingSignal(msgspec.Struct, frozen=True, gc=False):
     """An agent ends a healthy process; ``forced`` is its SIGKILL after the grace time.
 
     ``agent_pid`` is as in `ExitNoticed`.
@@ -166,7 +166,7 @@ class ClosingSignal(msgspec.Struct, frozen=True):
     agent_pid: int | None = None
 
 
-class AgentSignalled(msgspec.Struct, frozen=True):
+class AgentSignalled(msgspec.Struct, frozen=True, gc=False):
     """An agent was itself told to stop."""
 
     place: Place
@@ -175,7 +175,7 @@ class AgentSignalled(msgspec.Struct, frozen=True):
     signal: int
 
 
-class Frame(msgspec.Struct, frozen=True):
+class Frame(msgspec.Struct, frozen=True, gc=False):
     """One frame of a Python stack."""
 
     file: str
@@ -183,7 +183,7 @@ class Frame(msgspec.Struct, frozen=True):
     function: str
 
 
-class Traceback(msgspec.Struct, frozen=True):
+class Traceback(msgspec.Struct, frozen=True, gc=False):
     """A Python traceback. ``place`` is the line with the exception.
 
     ``causes`` are the exceptions that it names as its direct cause or context, first to last
@@ -225,7 +225,7 @@ class Traceback(msgspec.Struct, frozen=True):
     worked: bool = False
 
 
-class TornTraceback(msgspec.Struct, frozen=True):
+class TornTraceback(msgspec.Struct, frozen=True, gc=False):
     """A traceback whose end is missing, the last of its stream; ``place`` is its last line."""
 
     place: Place
@@ -233,7 +233,7 @@ class TornTraceback(msgspec.Struct, frozen=True):
     frames: tuple[Frame, ...]
 
 
-class FatalError(msgspec.Struct, frozen=True):
+class FatalError(msgspec.Struct, frozen=True, gc=False):
     """Python's faulthandler noted a fatal signal.
 
     ``frames`` is the current thread's stack, innermost last.
@@ -245,7 +245,7 @@ class FatalError(msgspec.Struct, frozen=True):
     frames: tuple[Frame, ...] = ()
 
 
-class TaskEnd(msgspec.Struct, frozen=True):
+class TaskEnd(msgspec.Struct, frozen=True, gc=False):
     """srun noted how tasks ended: ``kind`` is "exit", "signal" or "oom".
 
     ``speaker`` is somebody only where the one task is known to be a rank.
@@ -259,7 +259,7 @@ class TaskEnd(msgspec.Struct, frozen=True):
     speaker: Speaker = Speaker()
 
 
-class OomNoticed(msgspec.Struct, frozen=True):
+class OomNoticed(msgspec.Struct, frozen=True, gc=False):
     """slurmstepd noted OOM kills in a step."""
 
     place: Place
@@ -269,7 +269,7 @@ class OomNoticed(msgspec.Struct, frozen=True):
     step: str | None
 
 
-class Cancelled(msgspec.Struct, frozen=True):
+class Cancelled(msgspec.Struct, frozen=True, gc=False):
     """slurmstepd ends a job or a step. ``host`` is the step's first node, not a culprit.
 
     ``reason`` is "time-limit", "preemption", "node-failure", "requeue", "task-failure",
@@ -286,21 +286,21 @@ class Cancelled(msgspec.Struct, frozen=True):
     worked: bool = False
 
 
-class NodeFailure(msgspec.Struct, frozen=True):
+class NodeFailure(msgspec.Struct, frozen=True, gc=False):
     """srun names a node that failed."""
 
     place: Place
     host: str
 
 
-class StepEnded(msgspec.Struct, frozen=True):
+class StepEnded(msgspec.Struct, frozen=True, gc=False):
     """srun ends the step, or aborts it: a task ended badly, it was told to, or the job ends."""
 
     place: Place
     step: str | None
 
 
-class ShellKill(msgspec.Struct, frozen=True):
+class ShellKill(msgspec.Struct, frozen=True, gc=False):
     """A shell said that its child died of a signal."""
 
     place: Place
@@ -309,7 +309,7 @@ class ShellKill(msgspec.Struct, frozen=True):
     signal: int
 
 
-class TaskStatus(msgspec.Struct, frozen=True):
+class TaskStatus(msgspec.Struct, frozen=True, gc=False):
     """srun tells how its tasks stand, while it waits for them in vain or is interrupted.
 
     ``kind`` is "exited" or "running"; it is "first-exit" for the line that says why it tells: one
@@ -321,7 +321,7 @@ class TaskStatus(msgspec.Struct, frozen=True):
     tasks: tuple[int, ...] = ()
 
 
-class LaunchFailure(msgspec.Struct, frozen=True):
+class LaunchFailure(msgspec.Struct, frozen=True, gc=False):
     """The job, a step or a task could not be started; ``program`` is what could not be run.
 
     ``what`` is "command", "not-executable", "interpreter", "execve", "directory", "output", "step",
@@ -341,7 +341,7 @@ class LaunchFailure(msgspec.Struct, frozen=True):
     fatal: bool = True
 
 
-class MemoryPoll(msgspec.Struct, frozen=True):
+class MemoryPoll(msgspec.Struct, frozen=True, gc=False):
     """Slurm's accounting poll ended a step over its memory limit (OverMemoryKill), in bytes."""
 
     place: Place
@@ -353,14 +353,14 @@ class MemoryPoll(msgspec.Struct, frozen=True):
     limit: int | None = None
 
 
-class Interrupt(msgspec.Struct, frozen=True):
+class Interrupt(msgspec.Struct, frozen=True, gc=False):
     """srun was interrupted at its terminal (Ctrl-C) and ends the step."""
 
     place: Place
     step: str | None = None
 
 
-class SlurmNote(msgspec.Struct, frozen=True):
+class SlurmNote(msgspec.Struct, frozen=True, gc=False):
     """A daemon of Slurm noted something of a job or a node (slurmctld.log, slurmd.log).
 
     ``kind`` is "time-limit", "node-failure", "node-down", "preempted", "cancelled", "requeued",
@@ -380,7 +380,7 @@ class SlurmNote(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-class PodEnd(msgspec.Struct, frozen=True):
+class PodEnd(msgspec.Struct, frozen=True, gc=False):
     """Kubernetes says how a container of a pod, or the whole pod, ended or why it cannot start.
 
     ``reason`` is Kubernetes' word ("OOMKilled", "Error", "Evicted", "ErrImagePull"); ``exit_code``
@@ -400,7 +400,7 @@ class PodEnd(msgspec.Struct, frozen=True):
     last: bool = False
 
 
-class Sign(msgspec.Struct, frozen=True):
+class Sign(msgspec.Struct, frozen=True, gc=False):
     """A line that a signature knows: ``signature`` is its id, ``means`` what it says.
 
     ``at_most`` is how sure a verdict by such words alone may be. ``worked`` is True where several
@@ -415,7 +415,7 @@ class Sign(msgspec.Struct, frozen=True):
     worked: bool = False
 
 
-class WorkersStarted(msgspec.Struct, frozen=True):
+class WorkersStarted(msgspec.Struct, frozen=True, gc=False):
     """An agent said which ranks it starts: "Rendezvous complete for workers. Result: ...".
 
     ``ranks`` are (local rank, global rank). ``restarts`` counts this agent's failed attempts,
@@ -432,7 +432,7 @@ class WorkersStarted(msgspec.Struct, frozen=True):
     world_size: int | None = None
 
 
-class GroupEnded(msgspec.Struct, frozen=True):
+class GroupEnded(msgspec.Struct, frozen=True, gc=False):
     """An agent said that its workers ended: ``how`` is "failed", "changed", "finished", "over".
 
     "failed": it will start them anew. "changed": it starts them anew because agents came or
@@ -446,7 +446,7 @@ class GroupEnded(msgspec.Struct, frozen=True):
     how: str
 
 
-class LaunchBegan(msgspec.Struct, frozen=True):
+class LaunchBegan(msgspec.Struct, frozen=True, gc=False):
     """A launcher began: the line that it writes once, before it starts anything."""
 
     place: Place
@@ -455,7 +455,7 @@ class LaunchBegan(msgspec.Struct, frozen=True):
     launcher: str
 
 
-class LauncherEnd(msgspec.Struct, frozen=True):
+class LauncherEnd(msgspec.Struct, frozen=True, gc=False):
     """Another launcher than torchrun told how one of its processes ended.
 
     ``exit_code`` is negative for a signal, None where not told; ``rank`` and ``host`` only where
@@ -474,7 +474,7 @@ class LauncherEnd(msgspec.Struct, frozen=True):
     at: Span | None = None
 
 
-class WorldSize(msgspec.Struct, frozen=True):
+class WorldSize(msgspec.Struct, frozen=True, gc=False):
     """A program or launcher said how many ranks there are; ``rank`` is the one that said so."""
 
     place: Place
@@ -483,7 +483,7 @@ class WorldSize(msgspec.Struct, frozen=True):
     rank: int | None = None
 
 
-class WorkStatus(msgspec.Struct, frozen=True):
+class WorkStatus(msgspec.Struct, frozen=True, gc=False):
     """A rank's NCCL watchdog said how far the rank had come in a process group's collectives.
 
     ``group`` is the group's name as the line has it, ``rank`` the rank's number in it (as torch
@@ -500,7 +500,7 @@ class WorkStatus(msgspec.Struct, frozen=True):
     begun_at: dt.datetime | None = None
 
 
-class RecordedWork(msgspec.Struct, frozen=True):
+class RecordedWork(msgspec.Struct, frozen=True, gc=False):
     """torch's flight recorder kept a collective of a rank, the ``sequence``-th of its group.
 
     ``name`` is the operation ("nccl:all_reduce"), ``sizes`` those of its inputs.
@@ -514,7 +514,7 @@ class RecordedWork(msgspec.Struct, frozen=True):
     sizes: tuple[tuple[int, ...], ...]
 
 
-class Lagging(msgspec.Struct, frozen=True):
+class Lagging(msgspec.Struct, frozen=True, gc=False):
     """torch's own report on a desync names the ranks that it takes for the lagging ones."""
 
     place: Place
@@ -522,7 +522,7 @@ class Lagging(msgspec.Struct, frozen=True):
     ranks: tuple[int, ...]
 
 
-class Stack(msgspec.Struct, frozen=True):
+class Stack(msgspec.Struct, frozen=True, gc=False):
     """Where a process stood that goes on: its main thread's stack, innermost frame last.
 
     ``place`` is the innermost frame's line, ``pid`` the process's own where the dump names it.
@@ -534,7 +534,7 @@ class Stack(msgspec.Struct, frozen=True):
     pid: int | None = None
 
 
-class LastWords(msgspec.Struct, frozen=True):
+class LastWords(msgspec.Struct, frozen=True, gc=False):
     """The last that a speaker said before the job's end; ``place`` is that line.
 
     ``at`` is the time that it bears, ``pause_s`` the longest pause between the lines before it that
@@ -560,7 +560,7 @@ class LastWords(msgspec.Struct, frozen=True):
     flushed: bool = False
 
 
-class EndFacts(msgspec.Struct, frozen=True):
+class EndFacts(msgspec.Struct, frozen=True, gc=False):
     """What a node's Epilog was told of the job's end (raw wait statuses; zero is ambiguous).
 
     ``restarts`` counts the job's requeues; it may be one too many, for Slurm may count the next

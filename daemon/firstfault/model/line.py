@@ -7,7 +7,7 @@ import datetime as dt
 import msgspec
 
 
-class Speaker(msgspec.Struct, frozen=True):
+class Speaker(msgspec.Struct, frozen=True, gc=False):
     """Whose line it is, as far as prefixes and the file's place tell; all None: nobody's.
 
     ``task`` is Slurm's task id in the step, ``rank`` the global rank, ``run`` the name of
@@ -24,7 +24,7 @@ class Speaker(msgspec.Struct, frozen=True):
     pid: int | None = None
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
+class Place(msgspec.Struct, frozen=True, order=True, gc=False):
     """Where a raw line stands; ``offset`` is its first byte, ``text`` the line, cut if huge."""
 
     document: str
@@ -33,7 +33,7 @@ class Place(msgspec.Struct, frozen=True, order=True):
     text: str
 
 
-class Line(msgspec.Struct, frozen=True):
+class Line(msgspec.Struct, frozen=True, gc=False):
     """``text`` is the line without the prefixes that named the speaker.
 
     ``hooked`` is True where torch's own prefix ``[rankN]: `` stood. ``stretch`` counts the gaps
@@ -47,7 +47,7 @@ class Line(msgspec.Struct, frozen=True):
     stretch: int = 0
 
 
-class Span(msgspec.Struct, frozen=True):
+class Span(msgspec.Struct, frozen=True, gc=False):
     """Something happened between these moments (aware UTC); None: no bound on that side."""
 
     earliest: dt.datetime | None = None

@@ -10,7 +10,7 @@ from firstfault.model.event import Event, Sign
 from firstfault.model.slurm import JobFacts
 
 
-class Process(msgspec.Struct, frozen=True):
+class Process(msgspec.Struct, frozen=True, gc=False):
     """One rank's process in one attempt, as far as the evidence names it.
 
     ``lines`` is how many lines of its own streams were read, None where no stream of it was:
@@ -34,7 +34,7 @@ class Process(msgspec.Struct, frozen=True):
         return self.pids[0] if len(self.pids) == 1 else None
 
 
-class Happened(msgspec.Struct, frozen=True):
+class Happened(msgspec.Struct, frozen=True, gc=False):
     """An event and whose it is: a process of the roster, or None.
 
     ``last`` is True where its line is its document's last one; ``cut`` where, besides, that

@@ -48,7 +48,7 @@ _SEARCHED = 400
 _ENDS = (MemoryPoll, NodeFailure, OomNoticed, StepEnded, TaskEnd)
 
 
-class Advance(msgspec.Struct, frozen=True):
+class Advance(msgspec.Struct, frozen=True, gc=False):
     """A line that shows a rank at its work ("step 12", "45%|"), after something was ended.
 
     ``back`` is True where its number has gone back: the work began anew.
@@ -60,7 +60,7 @@ class Advance(msgspec.Struct, frozen=True):
     back: bool = False
 
 
-class Worked(msgspec.Struct, frozen=True):
+class Worked(msgspec.Struct, frozen=True, gc=False):
     """Where the last several steps of one speaker's work begin, -1 where none follow an end.
 
     ``plain`` is the same of speakers without a rank's prefix: what torchrun passes on comes late.

@@ -70,7 +70,7 @@ def of_agent(frames: Iterable[Frame]) -> bool:
     return any(_AGENT_FRAME.search(frame.file) for frame in frames)
 
 
-class Head(msgspec.Struct, frozen=True):
+class Head(msgspec.Struct, frozen=True, gc=False):
     """What stands before an agent's message: ``layout`` is None for a line without one.
 
     ``agent`` is the agent's pid, before torch 2.5 its main thread's id (15 digits); ``end`` is

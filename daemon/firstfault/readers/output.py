@@ -105,7 +105,7 @@ class _Stream:
         return len(self.steps) == _WORK and self.steps[0] > offset
 
 
-class Heard(msgspec.Struct, frozen=True):
+class Heard(msgspec.Struct, frozen=True, gc=False):
     """That a speaker was read, and how much it said; ``offset`` is its last line's.
 
     A speaker has one for each stretch of the document that an agent's failure or Slurm ends.
@@ -116,7 +116,7 @@ class Heard(msgspec.Struct, frozen=True):
     offset: int
 
 
-class Output(msgspec.Struct, frozen=True):
+class Output(msgspec.Struct, frozen=True, gc=False):
     """What one document told. ``task_hosts`` are (task, host) that a line joins.
 
     ``advances`` show which ranks went on after a failure: a few for each speaker and failure.

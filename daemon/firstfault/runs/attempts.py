@@ -27,9 +27,14 @@ Agent = tuple[int | None, int | None]
 _MOST_PID = 1 << 22
 
 
+_NOBODY = Speaker()
+# What an agent's own pid tells of.
+_OF_AGENTS = (ExitNoticed, GroupEnded, WorkersStarted)
+
+
 def speaker_of(event: Event) -> Speaker:
     """The event's speaker, or nobody's."""
-    return getattr(event, "speaker", Speaker())
+    return getattr(event, "speaker", _NOBODY)
 
 
 class Attempts:
@@ -44,8 +49,7 @@ class Attempts:
 
     def of(self, event: Event) -> int:
         """The attempt of an event."""
-        named = ExitNoticed | GroupEnded | WorkersStarted
-        agent = event.agent_pid if isinstance(event, named) else None
+        agent = event.agent_pid if isinstance(event, _OF_AGENTS) else None
         found = self.at(speaker_of(event), event.place.offset, agent)
         # An agent that only followed another's restart does not count it.
         return max(found, event.restarts) if isinstance(event, WorkersStarted) else found

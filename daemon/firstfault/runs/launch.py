@@ -44,6 +44,27 @@ from firstfault.runs.splitting import Launch
 from firstfault.runs.tasks import are_surely_ranks, with_task_ranks
 from firstfault.streams.lines import run_folder
 
+# What tells who takes part, not what went wrong.
+_BENIGN = (WorkersStarted, GroupEnded, LaunchBegan, WorldSize)
+# Kernel events, Slurm's lines and a job's facts belong to every attempt; the judge sorts them.
+_OF_ATTEMPTS = (
+    AgentSignalled,
+    ClosingSignal,
+    ExitNoticed,
+    FatalError,
+    LastWords,
+    LauncherEnd,
+    RecordedWork,
+    ShellKill,
+    Sign,
+    Stack,
+    StepEnded,
+    TableEntry,
+    TornTraceback,
+    Traceback,
+    WorkStatus,
+    Lagging,
+)
 # So many different lines of a speaker's advance are progress.
 _PROGRESS = 2
 
@@ -56,7 +77,7 @@ class OfLaunch(msgspec.Struct, frozen=True):
     clashes: bool
 
 
-class _Parts(msgspec.Struct, frozen=True):
+class _Parts(msgspec.Struct, frozen=True, gc=False):
     """The parts of processes that one document names: by its events, and by its streams."""
 
     pairs: tuple[tuple[Event, tuple[Seen, ...]], ...]
@@ -132,6 +153,8 @@ def _task_hosts(reads: Iterable[Read]) -> tuple[dict[int, str], bool]:
 # not where several nodes, tasks, tables or agents speak in it, or one local rank is two ranks or two
 # processes, or where a rank failed of which the one table does not tell.
 def _lone_agent(read: Read, nodes: tuple[str, ...]) -> bool:
+    if len(nodes) > 1:
+        return False
     events = read.events
     tables = {(e.speaker.task, e.table) for e in events if isinstance(e, TableEntry)}
     agents = {e.agent_pid for e in events if isinstance(e, ExitNoticed)}
@@ -143,7 +166,7 @@ def _lone_agent(read: Read, nodes: tuple[str, ...]) -> bool:
         who = each.speaker
         if who.local_rank is not None and who.rank is not None:
             ranks.setdefault(who.local_rank, set()).add(who.rank)
-    several = max(map(len, (nodes, tables, agents, tasks, envelopes))) > 1
+    several = any(len(each) > 1 for each in (tables, agents, tasks, envelopes))
     alike = all(len(found) == 1 for found in ranks.values())
     return not several and alike and not _has_another_process(read) and not _has_another_rank(read)
 
@@ -213,34 +236,11 @@ def _happened(read: Read, event: Event, found: Sequence[Seen], roster: Roster) -
     )
 
 
-# What begins or ends as it should tells who takes part, not what went wrong.
+# What begins or ends as it should is none of it.
 def _is_benign(event: Event) -> bool:
     if isinstance(event, LauncherEnd):
         return event.exit_code == 0
-    return isinstance(event, WorkersStarted | GroupEnded | LaunchBegan | WorldSize)
-
-
-# Kernel events, Slurm's lines and a job's facts belong to every attempt; the judge sorts them.
-def _has_attempt(event: Event) -> bool:
-    return isinstance(
-        event,
-        AgentSignalled
-        | ClosingSignal
-        | ExitNoticed
-        | FatalError
-        | LastWords
-        | LauncherEnd
-        | RecordedWork
-        | ShellKill
-        | Sign
-        | Stack
-        | StepEnded
-        | TableEntry
-        | TornTraceback
-        | Traceback
-        | WorkStatus
-        | Lagging,
-    )
+    return isinstance(event, _BENIGN)
 
 
 def _run(
@@ -249,7 +249,8 @@ def _run(
     mine = [
         each
         for each, attempt in happened
-        if (attempt == number or not _has_attempt(each.event)) and not _is_benign(each.event)
+        if (attempt == number or not isinstance(each.event, _OF_ATTEMPTS))
+        and not _is_benign(each.event)
     ]
     told = [each.event for each, attempt in happened if attempt == number]
     sizes = {e.world_size for e in told if isinstance(e, WorkersStarted) and e.world_size}

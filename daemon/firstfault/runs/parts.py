@@ -26,7 +26,7 @@ from firstfault.streams.lines import run_folder
 Key = tuple[Hashable, ...]
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Seen(msgspec.Struct, frozen=True, gc=False):
     """One event's or stream's part of a process: the agent's keys, and the process's own."""
 
     attempt: int

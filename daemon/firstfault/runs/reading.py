@@ -49,7 +49,7 @@ _CLOCKS = dt.timedelta(minutes=1)
 _ACCOUNTS = (Kind.SACCT_TEXT, Kind.SACCT_JSON, Kind.SCONTROL_JOB, Kind.SEFF)
 
 
-class Read(msgspec.Struct, frozen=True):
+class Read(msgspec.Struct, frozen=True, gc=False):
     """A document and what its reader found in it.
 
     ``attempts`` are those of ``events``, ``heard`` those of the output's ``heard``, ``advances``

@@ -31,11 +31,18 @@ class Joined:
         self._parent[key] = parent
         return parent
 
-    def join(self, keys: Iterable[Key]) -> None:
-        """Makes one set of all ``keys``; the smallest (as text) represents it."""
-        roots = sorted({self.find(key) for key in keys}, key=repr)
+    def join(self, keys: Iterable[Key]) -> bool:
+        """Makes one set of all ``keys``; the smallest (as text) represents it.
+
+        Whether they were not one set before.
+        """
+        found = {self.find(key) for key in keys}
+        if len(found) < 2:
+            return False
+        roots = sorted(found, key=repr)
         for root in roots[1:]:
             self._parent[root] = roots[0]
+        return True
 
 
 class Roster:
@@ -67,29 +74,35 @@ class Roster:
         for one, other in same:
             self._agents.join((*one.agent, *other.agent))
         # A rank seen by two agents' names makes these one agent, which may join more ranks.
+        settled = False
         for _ in range(3):
-            self._join_processes(bonds)
+            settled = settled or not self._join_processes(bonds)
         if agents is not None and self._join_last_folder(parts, agents):
-            self._join_processes(bonds)
+            settled = not self._join_processes(bonds)
         self._bases = self._contiguous(bonds)
-        self._join_processes(bonds)
+        if self._bases or not settled:
+            self._join_processes(bonds)
         self._named: dict[Key, set[str]] = {}
         for part in parts:
             if part.host is not None and part.agent:
                 self._named.setdefault(self._agents.find(part.agent[0]), set()).add(part.host)
         self._processes = self._collect(parts)
 
-    def _join_processes(self, parts: Sequence[Seen]) -> None:
-        agents: dict[Key, list[Key]] = {}
+    # Whether agents were joined: else doing it again would change nothing.
+    def _join_processes(self, parts: Sequence[Seen]) -> bool:
+        ranks: list[tuple[Key, Seen]] = []
         for part in parts:
             keys = self._keys(part)
             self._own.join(keys)
-        for part in parts:
-            keys = self._keys(part)
             if keys and part.agent and part.rank is not None:
-                agents.setdefault(self._own.find(keys[0]), []).extend(part.agent)
+                ranks.append((keys[0], part))
+        agents: dict[Key, list[Key]] = {}
+        for key, part in ranks:
+            agents.setdefault(self._own.find(key), []).extend(part.agent)
+        joined = False
         for names in agents.values():
-            self._agents.join(names)
+            joined = self._agents.join(names) or joined
+        return joined
 
     def _keys(self, part: Seen) -> list[Key]:
         keys: list[Key] = [(part.attempt, *key) for key in part.own]

@@ -14,6 +14,7 @@ from firstfault.model.event import (
     Traceback,
 )
 from firstfault.readers.kind import Kind
+from firstfault.readers.output import Output
 from firstfault.runs.attempts import Attempts, speaker_of
 from firstfault.runs.launches import Cut, cuts, launch_at
 from firstfault.runs.reading import Read, jobs_named
@@ -62,6 +63,9 @@ def _cuts(read: Read) -> tuple[Cut, ...]:
 def _part(
     read: Read, found: Sequence[Cut], number: int, folders: dict[str, int], last: int
 ) -> Read:
+    if not last:
+        # Nearly every job has one launch alone.
+        return _with_attempts(read, read.events, read.output)
     folder = run_folder(read.document.name)
     if folder is not None:
         mine = folders.get(folder.run, last) == number
@@ -81,9 +85,8 @@ def _part(
         def belongs(offset: int) -> bool:
             return launch_at(offset, found) == number
 
-    # What is one launch's as a whole, as nearly everything is, is not copied.
+    # What is one launch's as a whole is not copied.
     events = _those(read.events, lambda event: belongs(event.place.offset))
-    numbers = Attempts(events) if read.output is not None else None
     output = read.output
     if output is not None:
         output = msgspec.structs.replace(
@@ -91,15 +94,16 @@ def _part(
             heard=_those(output.heard, lambda each: belongs(each.offset)),
             advances=_those(output.advances, lambda each: belongs(each.offset)),
         )
-    return msgspec.structs.replace(
-        read,
-        events=events,
-        attempts=tuple(
-            numbers.of(event) if numbers is not None else speaker_of(event).attempt or 0
-            for event in events
-        ),
-        output=output,
+    return _with_attempts(read, events, output)
+
+
+def _with_attempts(read: Read, events: tuple[Event, ...], output: Output | None) -> Read:
+    numbers = Attempts(events) if output is not None else None
+    attempts = tuple(
+        numbers.of(event) if numbers is not None else speaker_of(event).attempt or 0
+        for event in events
     )
+    return msgspec.structs.replace(read, events=events, attempts=attempts, output=output)
 
 
 def _those(found: tuple[T, ...], wanted: Callable[[T], bool]) -> tuple[T, ...]:

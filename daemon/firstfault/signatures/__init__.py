@@ -41,6 +41,7 @@ __all__ = [
     "Compiled",
     "Signature",
     "SignatureError",
+    "forget_exceptions",
     "known_anchors",
     "known_causes",
     "meaning",
@@ -82,6 +83,11 @@ _FEW = 200
 _exceptions_read = itertools.count()
 
 
+# What exceptions mean, and of how many it is remembered.
+_meanings: dict[tuple[str, str], tuple[Signature | None]] = {}
+_MOST_MEANINGS = 262_144
+
+
 @cache
 def _by_words() -> Ordered:
     return ordered(signatures("exception"), all_by_words=True)
@@ -112,6 +118,7 @@ def use_site(texts: Mapping[str, str]) -> int:
     _site[:] = found
     _known.cache_clear()
     _by_words.cache_clear()
+    forget_exceptions()
     known_anchors.cache_clear()
     words_of_lines.cache_clear()
     return len(found)
@@ -155,5 +162,20 @@ def meaning(target: str, text: str) -> Signature | None:
 
 
 def meaning_of_exception(kind: str, message: str) -> Signature | None:
-    """The narrowest signature of an exception, as Python prints it: its type and its message."""
-    return meaning("exception", f"{kind}: {message}")
+    """The narrowest signature of an exception, as Python prints it: its type and its message.
+
+    It is remembered until `forget_exceptions`: of one exception it is asked several times.
+    """
+    key = (kind, message)
+    # Another thread may forget all in the midst of this.
+    known = _meanings.get(key)
+    if known is None:
+        known = (meaning("exception", f"{kind}: {message}"),)
+        if len(_meanings) < _MOST_MEANINGS:
+            _meanings[key] = known
+    return known[0]
+
+
+def forget_exceptions() -> None:
+    """Lets go of what was remembered, at the end of a diagnosis: the texts are a job's."""
+    _meanings.clear()

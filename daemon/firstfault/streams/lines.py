@@ -35,7 +35,7 @@ _RUN_FILE = re.compile(
 )
 
 
-class RunFolder(msgspec.Struct, frozen=True):
+class RunFolder(msgspec.Struct, frozen=True, gc=False):
     """A file's place in torchrun's log folders: ``<run>/attempt_<N>/<local rank>/...``."""
 
     run: str

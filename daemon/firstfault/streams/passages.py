@@ -27,7 +27,7 @@ _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _WORTH_PASSING = 3
 
 
-class Plain(msgspec.Struct, frozen=True):
+class Plain(msgspec.Struct, frozen=True, gc=False):
     """Lines of one speaker without prefixes and telling words: ``texts`` are all of them, in order.
 
     ``offset`` is where the first one begins and ``number`` its number, as in `Place`; ``said`` is

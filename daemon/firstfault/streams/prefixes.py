@@ -65,7 +65,7 @@ _GLUED = re.compile(
 _LABEL = re.compile(r"\d{1,7}: $")
 
 
-class Peeled(msgspec.Struct, frozen=True):
+class Peeled(msgspec.Struct, frozen=True, gc=False):
     """A line's speaker and the rest; ``hooked`` when torch's own rank prefix stood there.
 
     ``outer`` is the speaker without what torch's own prefix names: what is glued behind a
