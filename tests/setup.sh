@@ -2,7 +2,7 @@
 # Sets up this clone and this machine; sourced by tests/run and demo, at the top of the clone.
 
 torch_folder=${FIRSTFAULT_TORCH_VENV:-/opt/firstfault-tests/torch-venv}
-cluster_packages="slurmctld slurmd slurmdbd slurm-client munge mariadb-server busybox shellcheck openssl systemd systemd-journal-remote faketime"
+cluster_packages="slurmctld slurmd slurmdbd slurm-client munge mariadb-server busybox shellcheck openssl systemd systemd-journal-remote faketime nginx-light"
 browser_packages="chromium fonts-dejavu-core"
 axe_package="axe-playwright-python==0.1.8"
 database_packages="postgresql"
