@@ -142,7 +142,7 @@ def serving(
             checking=pool,
             verifying=pool,
             asking=pool,
-            seen=lambda path, status, _s, why: served.told.append((path, status, why)),
+            seen=lambda each: served.told.append((each.path, each.status, each.reason)),
         )
         tls = listener.tls(*certificate) if certificate else None
         with listener.serving(listener.Listener(requests.handle, sock, tls, TIMES, connections)):

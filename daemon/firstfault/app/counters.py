@@ -35,6 +35,13 @@ RECORDS = _counter(
     "way",
     "result",
 )
+SPOOL_LEFT = prometheus.Gauge(
+    "spool_left_records",
+    'Records that the last scan had to leave in the spool, by reason: "unreadable", "stuck".',
+    ("reason",),
+    namespace=NAMESPACE,
+    registry=REGISTRY,
+)
 REQUESTS = _counter(
     "intake_requests_total",
     'Requests of nodes, by path (a stranger\'s is "other") and HTTP status.',

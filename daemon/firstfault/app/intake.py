@@ -15,13 +15,14 @@ from firstfault.app import counters, workers
 from firstfault.app.certificate import certificate_of
 from firstfault.app.inquiry import Inquiry
 from firstfault.app.journal import say
+from firstfault.app.refusals import Refusals
 from firstfault.app.wanted import Decisions
 from firstfault.app.workers import Parts, StartError, Worker, now
 from firstfault.config import Intake
 from firstfault.intake import listener, munge, record, signing
 from firstfault.intake.batch import Room, Writer
 from firstfault.intake.refused import Aside
-from firstfault.intake.requests import RECORDS, Requests, Seen
+from firstfault.intake.requests import RECORDS, Answered, Requests
 from firstfault.model.jobs import Incoming
 from firstfault.model.slurm import JobFacts
 from firstfault.slurm.facts import FactsError
@@ -39,10 +40,10 @@ PATHS = ("/v1/records", "/v1/wanted", "/healthz")
 
 
 @contextmanager
-def serving_intake(parts: Callable[[], Parts], seen: Seen) -> Iterator[None]:
-    """Takes records in by HTTP, where that is turned on. ``seen`` counts the answers.
+def serving_intake(parts: Callable[[], Parts]) -> Iterator[None]:
+    """Takes records in by HTTP, where that is turned on. ``parts`` gives those of the moment.
 
-    ``parts`` gives those of the moment. Raises `StartError`.
+    Raises `StartError`.
     """
     config = parts().config
     intake = config.intake
@@ -61,7 +62,9 @@ def serving_intake(parts: Callable[[], Parts], seen: Seen) -> Iterator[None]:
     bells = parts().bells
     writer = Writer(lambda records: _keep(parts(), records), lambda: bells.ring("intake-store"))
     inquiry = _inquiry(parts)
+    refusals = Refusals()
     with ExitStack() as stack:
+        stack.callback(refusals.tell_all)
         stack.callback(sock.close)
         stack.callback(writer.close)
         pools = [
@@ -69,6 +72,7 @@ def serving_intake(parts: Callable[[], Parts], seen: Seen) -> Iterator[None]:
             for name, count in (("check", CHECKING), ("verify", VERIFYING), ("ask", ASKING))
         ]
         stack.enter_context(_working(parts(), "intake-store", writer.write))
+        stack.enter_context(_working(parts(), "intake-refusals", refusals.once))
         if certificate is not None:
             stack.enter_context(_working(parts(), "intake-certificate", certificate.renew))
         if inquiry is not None:
@@ -83,7 +87,7 @@ def serving_intake(parts: Callable[[], Parts], seen: Seen) -> Iterator[None]:
             checking=pools[0],
             verifying=pools[1],
             asking=pools[2],
-            seen=seen,
+            seen=partial(note_answer, refusals=refusals),
         )
         times = listener.Times(intake.head_s, intake.body_s)
         tls = None if certificate is None else certificate.context
@@ -155,14 +159,15 @@ def _working(parts: Parts, name: str, once: Callable[[], int]) -> Iterator[None]
         thread.join(listener.STOP_S)
 
 
-def note_answer(path: str, status: int, seconds: float, reason: str | None) -> None:
+def note_answer(answered: Answered, refusals: Refusals) -> None:
     """Counts a request, and logs what was refused; records that were taken are counted where they
     are stored."""
+    path, status = answered.path, answered.status
     counters.REQUESTS.labels(path if path in PATHS else "other", status).inc()
-    counters.REQUEST_SECONDS.observe(seconds)
-    if reason is None:
+    counters.REQUEST_SECONDS.observe(answered.seconds)
+    if answered.reason is None:
         return
     if path == RECORDS:
         counters.RECORDS.labels("push", _RESULTS.get(status, "refused")).inc()
     level = logging.DEBUG if status in (429, 404, 405) else logging.WARNING
-    say(level, "request-refused", path=path, status=status, reason=reason)
+    refusals.note(level, answered.peer, path, status, answered.reason)

@@ -20,7 +20,7 @@ from firstfault.app.credentials import store_url
 from firstfault.app.crew import Crew
 from firstfault.app.customs import use_customs
 from firstfault.app.entrance import coordinators_of, entrance_of
-from firstfault.app.intake import note_answer, serving_intake
+from firstfault.app.intake import serving_intake
 from firstfault.app.journal import say
 from firstfault.app.links import links_of
 from firstfault.app.metrics import Gauges, Page
@@ -155,7 +155,7 @@ def run(config: Config, read_again: Callable[[], Config], *, once_idle: bool = F
         healthy, metrics = running.is_healthy, running.metrics.render
         stack.enter_context(listeners.serving_pages(lambda: running.parts, healthy, metrics))
         stack.enter_context(listeners.serving_metrics(running.parts, healthy, metrics))
-        stack.enter_context(serving_intake(lambda: running.parts, note_answer))
+        stack.enter_context(serving_intake(lambda: running.parts))
         stack.callback(running.begin_to_stop)
         running.crew.start()
         if config.spool.watch:

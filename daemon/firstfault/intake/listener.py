@@ -60,6 +60,7 @@ class Exchange:
     def __init__(self, request: h11.Request, connection: _Connection) -> None:
         self.method = request.method.decode("ascii")
         self.path = request.target.decode("ascii").partition("?")[0]
+        self.peer = connection.peer
         self._headers = request.headers
         self._connection = connection
 
@@ -102,6 +103,8 @@ class _Connection:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, times: Times
     ) -> None:
         self.times = times
+        # The sender's address; "" where it went away at once.
+        self.peer = str((writer.get_extra_info("peername") or ("",))[0])
         self._reader = reader
         self._writer = writer
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)

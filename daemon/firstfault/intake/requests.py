@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,8 +29,18 @@ COMMIT_S = 30.0
 NEWER_S = 3600
 
 
-# Is told path, status, seconds taken, and why where it is an error; runs in the listener's thread.
-Seen = Callable[[str, int, float, str | None], None]
+class Answered(NamedTuple):
+    """What was answered to whom: ``reason`` is why, where it is an error."""
+
+    path: str
+    peer: str
+    status: int
+    seconds: float
+    reason: str | None
+
+
+# Runs in the listener's thread.
+Seen = Callable[[Answered], None]
 
 
 class _Refusal(Exception):
@@ -85,7 +96,8 @@ class Requests:
                 msgspec.json.encode({"error": reason}),
                 retry_after_s=refusal.retry_after_s,
             )
-        self._seen(path, answer.status, time.monotonic() - begun, reason)
+        seconds = time.monotonic() - begun
+        self._seen(Answered(path, exchange.peer, answer.status, seconds, reason))
         return answer
 
     async def _answer(self, exchange: Exchange) -> Answer:
