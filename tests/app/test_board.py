@@ -12,6 +12,7 @@ import pytest
 from firstfault.app.board import StoredBoard
 from firstfault.model import board as b
 from firstfault.model import jobs as j
+from firstfault.slurm.nodes import NodeState
 from tests.web import boards
 from tests.web.boards import ADMINISTRATOR, ALICE, BOB, NOW, STRANGER
 
@@ -174,6 +175,22 @@ def test_the_node_that_fails_is_suspect_and_no_other_is(board: StoredBoard) -> N
     assert board.nodes(ALICE, since, NOW) == ()
 
 
+def test_a_node_is_shown_as_slurm_has_it_now(board: StoredBoard) -> None:
+    states = {
+        ("main", "n07"): NodeState("MIXED+DRAIN", "bad fan"),
+        (None, "n08"): NodeState("IDLE"),
+    }
+    told = StoredBoard(board._database, clock=lambda: NOW, states=lambda: states)
+    since = NOW - 60 * DAY
+    listed = {(one.cluster, one.node): one for one in told.nodes(ADMINISTRATOR, since, NOW)}
+    shown = told.node(ADMINISTRATOR, "main", "n07", since, NOW)
+
+    assert shown is not None
+    assert (shown.standing.state, shown.standing.reason) == ("MIXED+DRAIN", "bad fan")
+    assert listed["main", "n07"].state == "MIXED+DRAIN"
+    assert listed["main", "n08"].state is None
+
+
 def test_a_node_is_shown_with_its_failures_to_administrators(board: StoredBoard) -> None:
     since = NOW - 60 * DAY
     shown = board.node(ADMINISTRATOR, "main", "n07", since, NOW)
@@ -250,7 +267,9 @@ def test_a_failure_is_shown_to_those_who_may_see_it(board: StoredBoard, reader: 
             wanted = LIST.failure(reader, cluster, job)
             assert wanted is not None
             assert plain((shown.failure,)) == plain((wanted.failure,))
-            assert shown.stored.verdict == end.verdict
+            # Who is no administrator reads no other user's process in it.
+            assert shown.stored.verdict.cause == end.verdict.cause
+            assert not reader.administrator or shown.stored.verdict == end.verdict
             assert [each[0] for each in shown.history] == [1]
             assert {one.job for one in shown.same} <= {
                 other.facts.id

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from firstfault import __version__
+from firstfault.app.node_states import Known
 from firstfault.intake import spool
 from firstfault.model import board as b
 from firstfault.model import jobs as j
@@ -51,7 +52,7 @@ class StoredBoard:
     """See `firstfault.model.board.Board`.
 
     ``channels`` are those that send now (in shadow mode none), ``folder`` is the spool, where
-    there is one. ``started_at`` is the daemon's.
+    there is one. ``states`` gives what Slurm says of nodes now, where it is asked.
     """
 
     def __init__(
@@ -62,12 +63,14 @@ class StoredBoard:
         channels: Callable[[], Collection[str]] = tuple,
         healthy: Callable[[], bool] = lambda: True,
         folder: Path | None = None,
+        states: Callable[[], Known] = dict,
     ) -> None:
         self._database = database
         self._clock = clock
         self._channels = channels
         self._healthy = healthy
         self._folder = folder
+        self._states = states
         self._started_at = clock()
         self._kept = _Kept(clock)
 
@@ -150,7 +153,7 @@ class StoredBoard:
         """See `Board`."""
         if not reader.administrator:
             return ()
-        return self._standings(since, until, cluster)
+        return self._in_slurm(self._standings(since, until, cluster))
 
     def node(
         self,
@@ -171,7 +174,7 @@ class StoredBoard:
         of_node = b.FailureFilter(since=since, until=until, cluster=cluster, node=node)
         said = incidents.newest(self._database, since, node)
         return b.NodeDetail(
-            standing=mine[0],
+            standing=self._in_slurm(mine[:1])[0],
             incidents=tuple(one for one in said if one.cluster == cluster and one.at < until),
             failures=self.failures(reader, of_node, limit=OF_A_NODE).failures,
         )
@@ -287,6 +290,16 @@ class StoredBoard:
     ) -> tuple[b.NodeStanding, ...]:
         found = self.nodes(reader, since, until, cluster)
         return tuple(one for one in found if one.initiated)[:SHOWN_NODES]
+
+    def _in_slurm(self, found: Sequence[b.NodeStanding]) -> tuple[b.NodeStanding, ...]:
+        states = self._states()
+        if not states:
+            return tuple(found)
+        return tuple(
+            one if said is None else replace(one, state=said.state, reason=said.reason)
+            for one in found
+            for said in [states.get((one.cluster, one.node))]
+        )
 
     def _standings(
         self, since: dt.datetime, until: dt.datetime, cluster: str | None

@@ -12,7 +12,10 @@ from firstfault.app import rendering
 from firstfault.app.board import StoredBoard
 from firstfault.app.explaining import Processes
 from firstfault.app.journal import say
+from firstfault.app.node_states import Known, NodeStates
 from firstfault.app.workers import Parts, StartError, kept_back
+from firstfault.config import Config
+from firstfault.slurm.settings import find
 from firstfault.store import listing
 from firstfault.web import server
 from firstfault.web.application import Sources, application, inspection, places
@@ -35,6 +38,7 @@ def serving_pages(
         channels=lambda: _sending(now()),
         healthy=healthy,
         folder=Path(config.spool.dir),
+        states=_node_states(config),
     )
     explainer = Processes(config.explain, config.diagnosis.signatures)
     here = config.metrics.enabled and not config.metrics.host
@@ -86,6 +90,13 @@ def _shared(parts: Parts, token: str) -> str | None:
 def _sending(parts: Parts) -> list[str]:
     silent = kept_back(parts.config, parts.channels)
     return [name for name in parts.channels if name not in silent]
+
+
+def _node_states(config: Config) -> Callable[[], Known]:
+    scontrol = None if config.slurm.source == "none" else find(config.slurm.sacct)
+    if scontrol is None:
+        return dict
+    return NodeStates(scontrol, config.slurm.clusters, config.slurm.timeout_s).known
 
 
 def _listening(table: str, host: str, port: int) -> socket.socket:
