@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -169,25 +170,46 @@ class Named:
         return None if reader is None else Identity(reader)
 
 
+def all_of(board: Board) -> list[Place]:
+    """All places over a board."""
+    shared = {"valid": "<p>The report</p>"}.get
+    return places(Sources(board, lambda: True, lambda: b"", shared, Quick()))
+
+
+@contextmanager
+def opened(found: list[Place]) -> Iterator[Client]:
+    lines = tokens.parse(f"{MACHINE_LINE}\n{BOARD_LINE}")
+    ways = Ways([tokens.Tokens(lambda: lines, lambda: dt.date(2026, 12, 1)), Named()])
+    with asked(application(found, lambda: Entrance(ways))) as client:
+        yield client
+
+
 @pytest.fixture(scope="module")
 def all_places(tmp_path_factory: pytest.TempPathFactory) -> list[Place]:
-    return places(
-        Sources(
-            boards.board(tmp_path_factory.mktemp("board")),
-            lambda: True,
-            lambda: b"",
-            {"valid": "<p>The report</p>"}.get,
-            Quick(),
-        )
-    )
+    return all_of(boards.board(tmp_path_factory.mktemp("board")))
 
 
 @pytest.fixture(scope="module")
 def client(all_places: list[Place]) -> Iterator[Client]:
-    lines = tokens.parse(f"{MACHINE_LINE}\n{BOARD_LINE}")
-    ways = Ways([tokens.Tokens(lambda: lines, lambda: dt.date(2026, 12, 1)), Named()])
-    with asked(application(all_places, lambda: Entrance(ways))) as client:
+    with opened(all_places) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def of_a_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """Over a real store; it knows the same failures, and nothing of what nodes sent."""
+    board = boards.stored(f"sqlite:///{tmp_path_factory.mktemp('store')}/ff.db")
+    with opened(all_of(board)) as client:
+        yield client
+    board.close_store()
+
+
+@pytest.fixture(params=["client", "of_a_store"])
+def reading(request: pytest.FixtureRequest) -> Client:
+    """A client of the pages over a list, and over a real store."""
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, Client)
+    return found
 
 
 def may(row: Row, who: str) -> bool:
@@ -244,6 +266,19 @@ def test_everyone_is_answered_as_the_table_says(client: Client, who: str) -> Non
 
 
 @pytest.mark.parametrize("who", [*READERS, *TOKENS])
+def test_a_real_store_answers_everyone_as_the_table_says(of_a_store: Client, who: str) -> None:
+    wrong = []
+    for row in TABLE:
+        if row.whose in ("readers", "theirs") and row.method == "GET":
+            answer = ask(of_a_store, who, row.method, row.of)
+            wanted = row.granted if may(row, who) else 401 if who == "nobody" else row.refused
+            if answer.status_code != wanted:
+                wrong.append((row.of, answer.status_code, wanted))
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("who", [*READERS, *TOKENS])
 def test_logs_are_explained_to_every_reader(client: Client, who: str) -> None:
     for path in ("/explain", f"{API}/explain"):
         assert ask(client, who, "POST", path).status_code == (401 if who == "nobody" else 200)
@@ -277,7 +312,7 @@ def test_head_is_answered_as_get_is_everywhere(client: Client) -> None:
     assert wrong == []
 
 
-def test_not_yours_is_answered_as_not_there(client: Client) -> None:
+def test_not_yours_is_answered_as_not_there(reading: Client) -> None:
     pairs = [
         (f"/jobs/{C}/{J}", f"/jobs/{C}/999999"),
         (f"/jobs/{C}/{J}.json", f"/jobs/{C}/999999.json"),
@@ -291,14 +326,14 @@ def test_not_yours_is_answered_as_not_there(client: Client) -> None:
     ]
     headers = {"x-test": "stranger"}
     for theirs, absent in pairs:
-        one, other = (client.get(path, headers=headers) for path in (theirs, absent))
+        one, other = (reading.get(path, headers=headers) for path in (theirs, absent))
 
         assert (one.status_code, one.text) == (other.status_code, other.text), theirs
         assert dict(one.headers) | {"date": ""} == dict(other.headers) | {"date": ""}, theirs
 
 
 @pytest.mark.parametrize("who", ["stranger", "owner", "coordinator"])
-def test_no_list_holds_what_is_not_the_readers(client: Client, who: str) -> None:
+def test_no_list_holds_what_is_not_the_readers(reading: Client, who: str) -> None:
     reader = READERS[who]
     others = {
         end.facts.id for end in boards.ENDS if not reader.sees(end.facts.user, end.facts.account)
@@ -309,7 +344,7 @@ def test_no_list_holds_what_is_not_the_readers(client: Client, who: str) -> None
     }
     assert others
     for path in ("/", "/failures", "/live/newest", f"{API}/failures", f"{API}/failures.csv"):
-        text = client.get(path, headers={"x-test": who}).text
+        text = reading.get(path, headers={"x-test": who}).text
 
         assert not any(f"/{job}" in text or f'"{job}"' in text for job in others), path
         assert not any(f">{user}<" in text or f'"{user}"' in text for user in users), path
@@ -317,16 +352,16 @@ def test_no_list_holds_what_is_not_the_readers(client: Client, who: str) -> None
 
 @pytest.mark.parametrize("who", ["stranger", "owner"])
 @pytest.mark.parametrize("asked_for", ["user=carol", "account=language"])
-def test_a_filter_opens_nothing(client: Client, who: str, asked_for: str) -> None:
+def test_a_filter_opens_nothing(reading: Client, who: str, asked_for: str) -> None:
     for path in ("/failures", f"{API}/failures", f"{API}/failures.csv"):
-        text = client.get(f"{path}?{asked_for}", headers={"x-test": who}).text
+        text = reading.get(f"{path}?{asked_for}", headers={"x-test": who}).text
 
         assert "/jobs/" not in text and '"job"' not in text and ",language," not in text
 
 
-def test_the_page_of_one_reader_is_no_key_for_another(client: Client) -> None:
-    first = client.get(f"{API}/failures?limit=5", headers={"x-test": "administrator"}).json()
-    more = client.get(first["next"], headers={"x-test": "stranger"})
+def test_the_page_of_one_reader_is_no_key_for_another(reading: Client) -> None:
+    first = reading.get(f"{API}/failures?limit=5", headers={"x-test": "administrator"}).json()
+    more = reading.get(first["next"], headers={"x-test": "stranger"})
 
     assert more.status_code in (200, 400, 404)
     if more.status_code == 200:
@@ -370,9 +405,11 @@ WINDINGS = [
 
 @pytest.mark.parametrize("winding", WINDINGS)
 @pytest.mark.parametrize("who", ["nobody", "stranger"])
-def test_no_winding_path_leads_to_another_users_job(client: Client, who: str, winding: str) -> None:
+def test_no_winding_path_leads_to_another_users_job(
+    reading: Client, who: str, winding: str
+) -> None:
     path = winding.format(C=C, J=J).replace(" ", "%20")
-    status = client.raw(path, [("Host", "localhost"), ("X-Test", who)])
+    status = reading.raw(path, [("Host", "localhost"), ("X-Test", who)])
 
     assert status in (401, 404)
 
