@@ -113,6 +113,11 @@ class Maker:
             text=self.text(),
         )
 
+    def local(self) -> v.LocalTimes:
+        """Times without a zone."""
+        naive = lambda: self.moment().replace(tzinfo=None)  # noqa: E731 - a line each
+        return v.LocalTimes(self.maybe(naive), self.maybe(naive))
+
     def link(self) -> v.ChainLink:
         """A step of the story."""
         return v.ChainLink(
@@ -123,6 +128,7 @@ class Maker:
             what=self.one_of("lost a peer", "got SIGTERM"),
             role=self.one_of("cause", "consequence", "context"),
             evidence=self.maybe(self.number),
+            local=self.maybe(self.local),
         )
 
     def memory(self) -> v.Memory:
@@ -161,6 +167,7 @@ class Maker:
             confidence=self.one_of(*CONFIDENCES),
             also=self.members(),
             candidates=self.members(),
+            local=self.maybe(self.local),
         )
 
     def verdict(self) -> v.Verdict:

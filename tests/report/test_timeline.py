@@ -10,6 +10,7 @@ from firstfault.faults.effects import WORDING
 from firstfault.model import verdict as v
 from firstfault.report import html
 from firstfault.report import wording as w
+from firstfault.report.outline import outline
 from firstfault.report.timeline import Picture, picture
 from tests.report import verdicts as examples
 
@@ -208,3 +209,54 @@ def test_whatever_the_events_are_all_of_them_are_drawn_within_the_picture(links:
     assert all(b - a >= 20 for a, b in pairwise(ticks))
     assert all(lane.kind in (*w.ROLES, "silent") for lane in found.lanes)
     assert html.render(verdict)
+
+
+def of_local_time(of: v.ChainLink) -> v.ChainLink:
+    naive = (None if at is None else at.replace(tzinfo=None) for at in (of.earliest, of.latest))
+    return msgspec.structs.replace(of, earliest=None, latest=None, local=v.LocalTimes(*naive))
+
+
+def test_local_times_are_drawn_as_such():
+    found = drawn(of_local_time(CAUSE), of_local_time(link(3, 3)))
+
+    assert [tick.label for tick in found.ticks] == ["15:00:00 local", "+3 s"]
+    assert found.summary.startswith("The first fault is at 15:00:00 local time;")
+    assert found.lanes == drawn(CAUSE, link(3, 3)).lanes
+
+
+def test_local_times_so_far_apart_that_zones_may_differ_are_not_drawn():
+    far = of_local_time(link(3600, 3600))
+    verdict = msgspec.structs.replace(examples.CGROUP_OOM, chain=(of_local_time(CAUSE), far))
+
+    assert picture(verdict) is None
+
+
+@pytest.mark.parametrize(("first", "other"), [(CAUSE, link(3, 3)), (link(3, 3), CAUSE)])
+def test_local_times_and_utc_are_not_drawn_to_one_scale(first: v.ChainLink, other: v.ChainLink):
+    chain = (first, other, of_local_time(link(1, 1, "got SIGTERM")))
+    found = drawn(*chain)
+
+    assert [lane.what for lane in found.lanes if lane.mark is None] == ["got SIGTERM"]
+
+
+@pytest.mark.parametrize(
+    ("chain", "said", "first"),
+    [
+        ((CAUSE, link(3, 3)), "UTC", "15:00:00"),
+        (
+            (of_local_time(CAUSE), of_local_time(link(3, 3))),
+            "local time, zone not known",
+            "15:00:00",
+        ),
+        (
+            (of_local_time(CAUSE), link(3, 3)),
+            "UTC, or local time where it says so",
+            "15:00:00 local",
+        ),
+    ],
+)
+def test_the_table_says_whose_time_it_is(chain: tuple[v.ChainLink, ...], said: str, first: str):
+    told = outline(msgspec.structs.replace(examples.CGROUP_OOM, chain=chain), html.LIMITS)
+
+    assert told.times == said
+    assert told.events.items[0].when == first

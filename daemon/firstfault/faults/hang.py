@@ -24,6 +24,7 @@ from firstfault.faults.silence import late_faults
 from firstfault.faults.standing import shared_place, standing_faults
 from firstfault.model.event import AgentSignalled, Cancelled, LastWords, Stack
 from firstfault.model.fault import Fault
+from firstfault.model.line import is_local
 from firstfault.model.run import Happened, Run, Told
 
 # Slurm's causes whose end a hang may come before.
@@ -222,7 +223,7 @@ def with_hang(told: Told, run: Run, faults: Sequence[Fault], *, alone: bool) -> 
     if not any(fault.cause in ENDED for fault in faults):
         return list(faults)
     found = silence(told, run)
-    facts = facts_of(found, zoned=told.zoned) if found is not None else ()
+    facts = facts_of(found) if found is not None else ()
     place = shared_place(run)
     if place is not None and found is not None and found.hung:
         facts = (*facts, ("standing", place))
@@ -240,7 +241,7 @@ def with_hang(told: Told, run: Run, faults: Sequence[Fault], *, alone: bool) -> 
     ]
 
 
-def facts_of(found: Silence, *, zoned: bool) -> tuple[tuple[str, str], ...]:
+def facts_of(found: Silence) -> tuple[tuple[str, str], ...]:
     """What is told of a job's last words, as the facts of a fault."""
     since = found.ended_at - dt.timedelta(seconds=found.quiet_s)
     facts = {
@@ -248,7 +249,7 @@ def facts_of(found: Silence, *, zoned: bool) -> tuple[tuple[str, str], ...]:
         "pause_s": str(max(1, round(found.pause_s))),
         "told_by": found.told_by,
         "voices": str(found.voices),
-        "since": f"{since:%Y-%m-%d %H:%M:%S}{' UTC' if zoned else ' (local time)'}",
+        "since": f"{since:%Y-%m-%d %H:%M:%S}{' (local time)' if is_local(since) else ' UTC'}",
         "hung": "yes" if found.hung else "",
         "advancing": "yes" if found.advancing else "",
         "silent_after": found.last if found.long and not found.hung else "",

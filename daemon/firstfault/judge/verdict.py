@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -17,14 +18,14 @@ from firstfault.judge.title import happened, title
 from firstfault.model import verdict as v
 from firstfault.model.event import Cancelled, OomNoticed, StepEnded
 from firstfault.model.fault import Effect, Fault, Proof
-from firstfault.model.line import Span
+from firstfault.model.line import Span, is_local
 from firstfault.model.run import Process, Run, Told
 from firstfault.readers import nodelist
 
 _MOST_TABLES = 4
 # What such a cause rests on where no process is known that failed first.
 _ONLY_SIGNS = {"collective.timeout": ("waited",), "collective.peer-lost": ("peer-lost",)}
-NO_ZONE = "Local times in this evidence carry no time zone: they order events, but are not shown."
+NO_ZONE = "Local times in this evidence carry no time zone: they are shown as they stand there."
 
 
 def assemble(
@@ -70,11 +71,11 @@ def assemble(
             narrowed(told, judgement, domain),
             confidence,
         ),
-        initiator=_initiator(told, judgement, run, step),
+        initiator=_initiator(judgement, run, step),
         exception=next((f.exception for f in roots if f.exception is not None), v.ExceptionFacts()),
         alternatives=_alternatives(told, judgement),
         evidence=tuple(_evidence(each, role) for each in lines),
-        chain=_chain(told, judgement, lines, role),
+        chain=_chain(judgement, lines, role),
         consequences=_consequences(judgement.effects),
         unexplained=tuple(_evidence(each, "context") for each in strange[: proofs.MOST]),
         missing=missing(told, run, judgement),
@@ -158,7 +159,7 @@ def _world_size(told: Told, run: Run | None) -> int | None:
     return count if even and count > max(ranks | {1}) else None
 
 
-def _initiator(told: Told, judgement: Judgement, run: Run | None, step: str | None) -> v.Initiator:
+def _initiator(judgement: Judgement, run: Run | None, step: str | None) -> v.Initiator:
     roots = judgement.roots
     if not roots:
         return v.Initiator()
@@ -176,7 +177,7 @@ def _initiator(told: Told, judgement: Judgement, run: Run | None, step: str | No
             candidates=tuple(sorted(unique, key=_member_order)),
         )
     process = first.process
-    span = _shown(told, first.at)
+    earliest, latest, local = _times(first.at)
     also = tuple(
         dict.fromkeys(_member(fault) for fault in roots[1:] if fault.process or fault.host)
     )
@@ -189,10 +190,11 @@ def _initiator(told: Told, judgement: Judgement, run: Run | None, step: str | No
         step=first.step or (step if process else None),
         task=process.task if process else None,
         attempt=attempt,
-        earliest=span.earliest if span else None,
-        latest=span.latest if span else None,
+        earliest=earliest,
+        latest=latest,
         confidence=judgement.initiator_confidence,
         also=also,
+        local=local,
     )
 
 
@@ -209,8 +211,16 @@ def _member_order(member: v.Member) -> tuple[bool, int, str]:
     return member.rank is None, member.rank if member.rank is not None else 0, member.host or ""
 
 
-def _shown(told: Told, span: Span | None) -> Span | None:
-    return span if told.zoned else None
+# In UTC what is known to be, else local times as the logs have them.
+def _times(
+    span: Span | None,
+) -> tuple[dt.datetime | None, dt.datetime | None, v.LocalTimes | None]:
+    if span is None or not span.local:
+        return (span.earliest, span.latest, None) if span else (None, None, None)
+    ends = (span.earliest, span.latest)
+    earliest, latest = (at if at is not None and not is_local(at) else None for at in ends)
+    naive = (at.replace(tzinfo=None) if at and is_local(at) else None for at in ends)
+    return earliest, latest, v.LocalTimes(*naive)
 
 
 def _alternatives(told: Told, judgement: Judgement) -> tuple[v.Alternative, ...]:
@@ -260,22 +270,21 @@ def _consequences(effects: Iterable[Effect]) -> tuple[v.Consequence, ...]:
     return tuple(result)
 
 
-def _chain(
-    told: Told, judgement: Judgement, lines: Sequence[Proof], role: str
-) -> tuple[v.ChainLink, ...]:
+def _chain(judgement: Judgement, lines: Sequence[Proof], role: str) -> tuple[v.ChainLink, ...]:
     links = []
     for fault in judgement.roots[:8]:
-        span = _shown(told, fault.at)
+        earliest, latest, local = _times(fault.at)
         index = next((i for i, each in enumerate(lines) if each in fault.proofs), None)
         links.append(
             v.ChainLink(
-                span.earliest if span else None,
-                span.latest if span else None,
+                earliest,
+                latest,
                 fault.host,
                 fault.process.rank if fault.process else None,
                 happened(fault),
                 role,
                 index,
+                local,
             )
         )
     seen: dict[str, Effect] = {}
@@ -287,16 +296,17 @@ def _chain(
     order.sort(key=lambda kind: _latest(seen[kind]))
     for kind in order:
         effect = seen[kind]
-        span = _shown(told, effect.at)
+        earliest, latest, local = _times(effect.at)
         process = effect.process
         links.append(
             v.ChainLink(
-                span.earliest if span else None,
-                span.latest if span else None,
+                earliest,
+                latest,
                 process.host if process else effect.proof.host,
                 process.rank if process else None,
                 WORDING[kind].one,
                 "consequence",
+                local=local,
             )
         )
     return tuple(links)

@@ -47,11 +47,32 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     stretch: int = 0
 
 
+# The zone of times of which nothing tells the zone: read as UTC, so that they order events, and
+# told apart by its name, so that nobody shows them as UTC.
+LOCAL = dt.timezone(dt.timedelta(0), "local")
+
+
+def is_local(at: dt.datetime) -> bool:
+    """True for a local time of a zone that is not known."""
+    return at.tzname() == "local"
+
+
+def zone_of(utc_offset_s: int | None) -> dt.timezone:
+    """The zone that is so far from UTC; `LOCAL` where that is not known."""
+    return LOCAL if utc_offset_s is None else dt.timezone(dt.timedelta(seconds=utc_offset_s))
+
+
 class Span(msgspec.Struct, frozen=True, gc=False):
-    """Something happened between these moments (aware UTC); None: no bound on that side."""
+    """Something happened between these moments (aware, in UTC or `LOCAL`); None: no bound on that
+    side."""
 
     earliest: dt.datetime | None = None
     latest: dt.datetime | None = None
+
+    @property
+    def local(self) -> bool:
+        """True where one of the moments is a local time of a zone that is not known."""
+        return any(at is not None and is_local(at) for at in (self.earliest, self.latest))
 
     def before(self, other: Span) -> bool:
         """True only when nothing in ``other`` can have come first."""

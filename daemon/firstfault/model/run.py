@@ -91,8 +91,8 @@ class Told(msgspec.Struct, frozen=True):
     """Everything that the evidence tells, before anybody judges it.
 
     ``kernel`` are the kernel logs that were read, or could not be. ``hosts`` are all
-    hosts that the evidence names. ``zoned`` is False when a local time without a zone stood in
-    it: then times order events, but must not be shown as UTC. ``mixed`` is True where the
+    hosts that the evidence names. ``zoned`` is False when a local time of an event stood in it
+    without a zone. ``mixed`` is True where the
     files may be of several jobs. ``no_folder`` is the path of the job's output where a node found
     that its folder is not there. ``worked`` are the documents in which several steps of work follow an
     end, with where the last of them begin, and the last that bear no rank's prefix (-1: none).

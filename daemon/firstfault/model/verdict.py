@@ -1,6 +1,6 @@
 """The verdict, exactly as it is printed and stored (schema ``firstfault.verdict/1``).
 
-Absent facts are None. Times are aware, in UTC. Field order is the order of the JSON.
+Absent facts are None. Times are aware, in UTC, but for `LocalTimes`. Field order is the order of the JSON.
 """
 
 from __future__ import annotations
@@ -52,6 +52,14 @@ class Member(msgspec.Struct, frozen=True):
     host: str | None = None
 
 
+class LocalTimes(msgspec.Struct, frozen=True):
+    """What ``earliest`` and ``latest`` are by a clock of which nothing tells the zone: times
+    without a zone, as the logs print them."""
+
+    earliest: dt.datetime | None
+    latest: dt.datetime | None
+
+
 class Initiator(msgspec.Struct, frozen=True):
     """What failed first; ``rank`` is the global rank, ``task`` Slurm's task id in the step."""
 
@@ -68,6 +76,7 @@ class Initiator(msgspec.Struct, frozen=True):
     confidence: str = UNKNOWN
     also: tuple[Member, ...] = ()
     candidates: tuple[Member, ...] = ()
+    local: LocalTimes | None = None
 
 
 class ExceptionFacts(msgspec.Struct, frozen=True):
@@ -109,6 +118,7 @@ class ChainLink(msgspec.Struct, frozen=True):
     what: str
     role: str
     evidence: int | None = None
+    local: LocalTimes | None = None
 
 
 class Consequence(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from firstfault.model.line import LOCAL, zone_of
 from firstfault.model.slurm import ExitCode, JobFacts, StepFacts
 from firstfault.readers.sacct_json import looks_like_json, parse_json
 from firstfault.readers.stdio import asked_for
@@ -95,10 +96,10 @@ def looks_like_text(head: str) -> bool:
     return _find_header(head.splitlines()[:40]) is not None
 
 
-def parse_text(text: str, utc_offset_s: int = 0) -> list[JobFacts]:
+def parse_text(text: str, utc_offset_s: int | None = 0) -> list[JobFacts]:
     """The jobs in a sacct table with a header, in its order; every incarnation is one.
 
-    ``utc_offset_s`` is local time minus UTC of who ran sacct. Rows that are not a job's or a
+    ``utc_offset_s`` is local time minus UTC of who ran sacct (None: not known). Rows that are not a job's or a
     step's are left out; a text without a header gives an empty list.
     """
     lines = text.replace("\r\n", "\n").split("\n")
@@ -110,7 +111,7 @@ def parse_text(text: str, utc_offset_s: int = 0) -> list[JobFacts]:
         rows = _aligned(names, lines[index + 1], lines[index + 2 :])
     else:
         rows = _delimited(names, delimiter, lines[index + 1 :])
-    return _jobs(rows, dt.timezone(dt.timedelta(seconds=utc_offset_s)))
+    return _jobs(rows, zone_of(utc_offset_s))
 
 
 def parse_records(text: str, delimiter: str) -> list[JobFacts]:
@@ -315,7 +316,7 @@ def moment(text: str, zone: dt.timezone) -> dt.datetime | None:
         value = dt.datetime.fromisoformat(text)
         if value.tzinfo is None:
             value = value.replace(tzinfo=zone)
-        return value.astimezone(dt.UTC)
+        return value if value.tzinfo is LOCAL else value.astimezone(dt.UTC)
     except (ValueError, OverflowError):
         return None  # "Unknown", "None", or SLURM_TIME_FORMAT=relative
 

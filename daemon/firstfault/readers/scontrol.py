@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from firstfault.model.document import Document
 from firstfault.model.event import SlurmNote
+from firstfault.model.line import zone_of
 from firstfault.model.slurm import ExitCode, JobFacts
 from firstfault.readers import sacct
 from firstfault.streams.lines import raw_lines
@@ -57,12 +58,12 @@ def looks_like_seff(head: str) -> bool:
     return _SEFF.search(head) is not None and "\nState: " in head and "\nCPU Utilized: " in head
 
 
-def parse_jobs(text: str, utc_offset_s: int = 0) -> list[JobFacts]:
+def parse_jobs(text: str, utc_offset_s: int | None = 0) -> list[JobFacts]:
     """The jobs of ``scontrol show job``, in its order.
 
-    ``utc_offset_s`` is local time minus UTC of who ran it.
+    ``utc_offset_s`` is local time minus UTC of who ran it (None: not known).
     """
-    zone = dt.timezone(dt.timedelta(seconds=utc_offset_s))
+    zone = zone_of(utc_offset_s)
     starts = [match.start() for match in _RECORD.finditer(text)]
     ends = [*starts[1:], len(text)][: len(starts)]
     return [

@@ -1,7 +1,7 @@
 """Times as logs print them. Local times without a zone are read in the document's zone.
 
-Where a document's zone is not known, its local times are read as UTC: they order lines of
-one zone among each other; whoever shows them must not call them UTC (`Zone.known`).
+Where a document's zone is not known, its local times are read as if it were UTC (`LOCAL`): they
+order lines of one zone among each other; whoever shows them must not call them UTC.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import msgspec
 
 from firstfault.model.document import Document
-from firstfault.model.line import Span
+from firstfault.model.line import LOCAL, Span
 
 _YEAR = re.compile(rb"\b(20[0-9]{2})-[01][0-9]-[0-3][0-9][T _][0-2][0-9]:")
 _FULL = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
@@ -88,7 +88,8 @@ def _utc(
     zone: Zone, year: int, month: int, day: int, hour: int, minute: int, second: int, micro: int
 ) -> dt.datetime | None:
     try:
-        local = dt.datetime(year, month, day, hour, minute, second, micro, tzinfo=dt.UTC)
+        own = dt.UTC if zone.known else LOCAL
+        local = dt.datetime(year, month, day, hour, minute, second, micro, tzinfo=own)
         return local - dt.timedelta(seconds=zone.offset_s)
     except (ValueError, OverflowError):
         return None

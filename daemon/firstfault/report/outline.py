@@ -6,6 +6,7 @@ it as fits; none of them reads the verdict itself. So they cannot tell different
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -29,6 +30,7 @@ from firstfault.report.sections import (
     Sureness,
 )
 from firstfault.report.stories import Story, groups, story
+from firstfault.report.timeline import times
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -46,7 +48,8 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
     ]
     remedy = verdict.remedy
     alike = groups(verdict)
-    days = _days(verdict.chain[: 2 * limits.items])
+    chain = verdict.chain[: 2 * limits.items]
+    dated, marked = _days(chain) > 1, _zones(chain) == _BOTH
     do, commands = _phrases(remedy.do, limits), _commands(remedy.commands, limits)
     return Outline(
         tone=_tone(verdict.cause),
@@ -55,7 +58,7 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
         sure=_sure("verdict" if verdict.cause.id == "none" else "cause", verdict.cause.confidence),
         where=_where(verdict),
         where_sure=_where_sure(verdict.initiator),
-        when=w.about(verdict.initiator.earliest, verdict.initiator.latest),
+        when=w.about(*times(verdict.initiator)),
         plain=_plain(verdict.cause),
         who_acts=w.WHO_ACTS.get(verdict.cause.domain, w.WHO_ACTS["either"]),
         job=_job(verdict.job),
@@ -74,11 +77,11 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
         prevent=_phrases(remedy.prevent, limits),
         effects_sentence=_effects_sentence(verdict.consequences),
         effects=_listing(verdict.consequences, limits.items, lambda c: _effect(c, limits)),
-        times="UTC" if days else "no times to show",
+        times=_zones(chain),
         events=_listing(
             verdict.chain,
             2 * limits.items,
-            lambda link: _event(link, story(link, alike, phrase), len(quotes), days > 1),
+            lambda link: _event(link, story(link, alike, phrase), len(quotes), dated, marked),
         ),
         alternatives=_listing(verdict.alternatives, limits.items, lambda a: _reading(a, phrase)),
         unexplained=_listing(verdict.unexplained, limits.items, lambda e: _quote(e, limits)),
@@ -225,7 +228,7 @@ def _where_facts(first: v.Initiator) -> tuple[Fact, ...]:
         ("Step", first.step),
         ("Task", first.task),
         ("Attempt", first.attempt),
-        ("When", w.span(first.earliest, first.latest)),
+        ("When", w.span(*times(first))),
     )
 
 
@@ -283,16 +286,32 @@ def _numbered(ranks: str) -> str:
     return f"{'rank' if ranks.isdigit() else 'ranks'} {ranks}"
 
 
+_UTC, _LOCAL, _BOTH = "UTC", "local time, zone not known", "UTC, or local time where it says so"
+
+
+def _zones(chain: Sequence[v.ChainLink]) -> str:
+    local = {at.tzinfo is None for at in _moments(chain)}
+    if not local:
+        return "no times to show"
+    return _BOTH if len(local) > 1 else _LOCAL if True in local else _UTC
+
+
+def _moments(chain: Sequence[v.ChainLink]) -> list[dt.datetime]:
+    return [at for link in chain for at in times(link) if at is not None]
+
+
 def _days(chain: Sequence[v.ChainLink]) -> int:
-    moments = [at for link in chain for at in (link.earliest, link.latest) if at is not None]
-    return len({w.moment(at)[:10] for at in moments})
+    return len({w.moment(at)[:10] for at in _moments(chain)})
 
 
-def _event(link: v.ChainLink, told: Story, quotes: int, dated: bool) -> Event:
+def _event(link: v.ChainLink, told: Story, quotes: int, dated: bool, marked: bool) -> Event:
     index = link.evidence
+    earliest, latest = times(link)
+    when = w.clock(earliest, latest, dated)
+    local = any(at is not None and at.tzinfo is None for at in (earliest, latest))
     return Event(
-        when=w.clock(link.earliest, link.latest, dated),
-        when_full=w.span(link.earliest, link.latest) or "time not known",
+        when=f"{when} local" if marked and local else when,
+        when_full=w.span(earliest, latest) or "time not known",
         where=told.who,
         what=f"{told.what} (the first: {told.first})" if told.first else told.what,
         role=w.clean(link.role, 40),

@@ -2,7 +2,7 @@
 
 A lane is a story: who it happened to, and what. All ranks of one story share a lane, so a job of
 16,384 nodes needs no more of them than one of four. Places are percents of the picture's width.
-An event of which only the latest moment is known is drawn from the left edge up to it; one of which
+All times are by one clock. An event of which only the latest moment is known is drawn from the left edge up to it; one of which
 nothing is known stands in a column of its own. A long time in which nothing happened is shortened,
 and the picture says so.
 """
@@ -23,6 +23,7 @@ from firstfault.report import wording as w
 _LEFT, _RIGHT, _NARROW_RIGHT = 3.0, 97.0, 78.0
 _NO_TIME = 90.0
 _MOST_LANES = 18
+_LEAST_BETWEEN_ZONES = dt.timedelta(minutes=15)
 _MOST_SILENT = 3
 # A silence that is nearly all of the time is shortened to a part of it, where that leaves room for
 # something: the first fault's own uncertainty and one event later are not worth it.
@@ -91,9 +92,8 @@ def picture(verdict: v.Verdict, most: int = _MOST_LANES) -> Picture | None:
 
     Some ``most`` lanes are drawn at most, the first faults first.
     """
-    links = verdict.chain[:200]
-    timed = [link for link in links if link.earliest is not None or link.latest is not None]
-    if len(timed) < 2:
+    links, local = _by_one_clock(verdict.chain[:200])
+    if sum(_is_timed(link) for link in links) < 2:
         return None
     stories = _stories(links, verdict)
     shown = stories[:most]
@@ -112,15 +112,50 @@ def picture(verdict: v.Verdict, most: int = _MOST_LANES) -> Picture | None:
     return Picture(
         lanes=tuple(lanes),
         left_out=len(stories) - len(shown),
-        ticks=scale.ticks(zero),
+        ticks=scale.ticks(zero, " local" if local else ""),
         shortened=scale.shortened(),
         first=first,
         no_time=_NO_TIME if untimed else None,
         right=right,
         height=_top(len(lanes)) + 4,
-        summary=_summary(shown, zero, scale),
+        summary=_summary(shown, zero, scale, "local time" if local else "UTC"),
         legend=_legend(shown, lanes),
     )
+
+
+def times(each: v.ChainLink | v.Initiator) -> tuple[dt.datetime | None, dt.datetime | None]:
+    """Between which moments it happened: in UTC, or, without a zone, in local time."""
+    if each.local is not None and each.earliest is None and each.latest is None:
+        return each.local.earliest, each.local.latest
+    return each.earliest, each.latest
+
+
+# The links whose times are by the first fault's clock, the others without a time; whether that
+# clock's zone is not known. Then nothing tells whether two writers' clocks are of one zone, unless
+# all times are closer to each other than zones are.
+def _by_one_clock(links: Sequence[v.ChainLink]) -> tuple[list[v.ChainLink], bool]:
+    timed = [each for each in links if any(times(each))]
+    first = next((each for each in timed if each.role == "cause"), timed[0] if timed else None)
+    if first is None or first.earliest is not None or first.latest is not None:
+        return list(links), False
+    local = [_in_local_time(each) for each in links]
+    moments = [at for each in local for at in (each.earliest, each.latest) if at is not None]
+    one = max(moments) - min(moments) < _LEAST_BETWEEN_ZONES
+    return (local if one else [_timeless(each) for each in links]), True
+
+
+def _in_local_time(link: v.ChainLink) -> v.ChainLink:
+    ends = (link.local.earliest, link.local.latest) if link.local else (None, None)
+    earliest, latest = (None if at is None else at.replace(tzinfo=dt.UTC) for at in ends)
+    return msgspec.structs.replace(link, earliest=earliest, latest=latest)
+
+
+def _timeless(link: v.ChainLink) -> v.ChainLink:
+    return msgspec.structs.replace(link, earliest=None, latest=None)
+
+
+def _is_timed(link: v.ChainLink) -> bool:
+    return link.earliest is not None or link.latest is not None
 
 
 def _lane(who: str, what: str, kind: str, mark: Mark | None, number: int) -> Lane:
@@ -243,10 +278,10 @@ class _Scale(msgspec.Struct, frozen=True):
             return Mark(_rounded(start), _rounded(self.places[-1] + 3), story.kind, "after")
         return Mark(_rounded(start), _rounded(self.place(latest)), story.kind, "")
 
-    def ticks(self, zero: dt.datetime | None) -> tuple[Tick, ...]:
+    def ticks(self, zero: dt.datetime | None, zone: str = "") -> tuple[Tick, ...]:
         """The first fault's time and others' distances from it, where there is room."""
         origin = 0.0 if zero is None else (zero - self.begin).total_seconds()
-        label = w.short_clock(zero or self.begin)
+        label = w.short_clock(zero or self.begin) + zone
         main = self.places[self.moments.index(origin)]
         ticks = [Tick(_rounded(main), label, _anchor(main))]
         around = () if self.broken is None else (self.broken + 1, self.broken)
@@ -288,11 +323,11 @@ def _legend(shown: Sequence[_Story], lanes: Sequence[Lane]) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _summary(shown: Sequence[_Story], zero: dt.datetime | None, scale: _Scale) -> str:
+def _summary(shown: Sequence[_Story], zero: dt.datetime | None, scale: _Scale, zone: str) -> str:
     causes = sum(story.kind == "cause" for story in shown)
     begun = "The time of the first fault is not known"
     if zero is not None:
-        begun = f"The first fault is at {w.short_clock(zero)} UTC"
+        begun = f"The first fault is at {w.short_clock(zero)} {zone}"
     later = w.count(len(shown) - causes, "other event")
     length = w.apart(scale.moments[-1]).lstrip("+")
     return f"{begun}; {later} within {length}. The table below says the same."

@@ -146,9 +146,15 @@ def count(value: int, one: str, many: str | None = None) -> str:
     return f"{number(value)} {one if value == 1 else many or one + 's'}"
 
 
+# A time that carries no zone is a local one, as a log prints it.
+def _zone(at: dt.datetime) -> str:
+    return "local time" if at.tzinfo is None else "UTC"
+
+
 def moment(at: dt.datetime) -> str:
-    """ "2026-11-30 15:56:25.422 UTC": the digits that are there, in UTC."""
-    return f"{_digits(at)} UTC"
+    """ "2026-11-30 15:56:25.422 UTC": the digits that are there, in UTC or, where ``at`` carries
+    no zone, in local time."""
+    return f"{_digits(at)} {_zone(at)}"
 
 
 def span(earliest: dt.datetime | None, latest: dt.datetime | None) -> str | None:
@@ -164,7 +170,7 @@ def span(earliest: dt.datetime | None, latest: dt.datetime | None) -> str | None
     first, last = _digits(earliest), _digits(latest)
     if first[:10] == last[:10]:
         last = last[11:]
-    return f"{first} to {last} UTC"
+    return f"{first} to {last} {_zone(latest)}"
 
 
 def clock(earliest: dt.datetime | None, latest: dt.datetime | None, dated: bool = False) -> str:
@@ -181,8 +187,8 @@ def about(earliest: dt.datetime | None, latest: dt.datetime | None) -> str | Non
     if earliest is None or latest is None or (latest - earliest).total_seconds() >= 1:
         return span(earliest, latest)
     half = (latest - earliest) / 2
-    middle = (earliest + half).astimezone(dt.UTC).isoformat(sep=" ", timespec="milliseconds")
-    said = f"{middle[:23].removesuffix('.000')} UTC"
+    middle = _in_utc(earliest + half).isoformat(sep=" ", timespec="milliseconds")
+    said = f"{middle[:23].removesuffix('.000')} {_zone(earliest)}"
     milliseconds = half.total_seconds() * 1e3
     return said if milliseconds < 1 else f"{said} ± {milliseconds:.0f} ms"
 
@@ -214,8 +220,12 @@ def apart(seconds: float) -> str:
     return f"{sign}{minutes} min" + (f" {rest} s" if rest else "")
 
 
+def _in_utc(at: dt.datetime) -> dt.datetime:
+    return at if at.tzinfo is None else at.astimezone(dt.UTC)
+
+
 def _digits(at: dt.datetime) -> str:
-    text = at.astimezone(dt.UTC).isoformat(sep=" ", timespec="microseconds")[:26]
+    text = _in_utc(at).isoformat(sep=" ", timespec="microseconds")[:26]
     return text.removesuffix("000").removesuffix(".000")
 
 

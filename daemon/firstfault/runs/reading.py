@@ -18,7 +18,7 @@ from firstfault.model.event import (
     TableEntry,
     WorkStatus,
 )
-from firstfault.model.line import Place
+from firstfault.model.line import Place, Span
 from firstfault.model.slurm import JobFacts
 from firstfault.readers import sacct, scontrol
 from firstfault.readers.epilog import epilog_event
@@ -54,7 +54,8 @@ class Read(msgspec.Struct, frozen=True, gc=False):
 
     ``attempts`` are those of ``events``, ``heard`` those of the output's ``heard``, ``advances``
     those of its ``advances``, in the same order. ``end`` is where the document's last line
-    begins, ``whole`` whether that line has its end.
+    begins, ``whole`` whether that line has its end. ``zoned`` is False where an event's time is
+    local, of a zone that is not known.
     """
 
     document: Document
@@ -81,20 +82,21 @@ def read_document(document: Document) -> Read:
 def _read(document: Document) -> Read:
     what = _kind(document)
     hours = zone(document)
+    events: tuple[Event, ...]
     if what is Kind.OUTPUT:
         output = read_output(document, hours)
-        timed = any(getattr(event, "at", None) is not None for event in output.events)
+        events = _with_quoted(output.events, document, hours)
         last = document.excerpts[-1].data if document.excerpts else b""
         return Read(
             document,
             what,
-            _with_quoted(output.events, document, hours),
+            events,
             output=output,
-            zoned=hours.known or not timed,
+            zoned=hours.known or not _are_local(events),
             end=max((each.offset for each in output.heard), default=float("inf")),
             whole=not last or last.endswith(b"\n"),
         )
-    events: tuple[Event, ...] = ()
+    events = ()
     facts: tuple[JobFacts, ...] = ()
     if what is Kind.KERNEL:
         events = tuple(kernel_events(document, hours))
@@ -113,8 +115,15 @@ def _read(document: Document) -> Read:
     elif what is Kind.KUBERNETES:
         events = tuple(pod_ends(document))
     elif what in _ACCOUNTS:
-        facts = _facts(document, what, hours.offset_s)
-    return Read(document, what, events, facts=facts)
+        facts = _facts(document, what, hours.offset_s if hours.known else None)
+    zoned = hours.known or not _are_local(events)
+    return Read(document, what, events, facts=facts, zoned=zoned)
+
+
+# Whether one of them has a local time of a zone that nothing tells.
+def _are_local(events: Iterable[Event]) -> bool:
+    spans = (getattr(event, "at", None) for event in events)
+    return any(isinstance(span, Span) and span.local for span in spans)
 
 
 # What a collector took as output is that alone; a person's file may have a kernel log below it.
@@ -186,7 +195,7 @@ def _kind(document: Document) -> Kind:
     return Kind.OUTPUT if written and found is not Kind.OTHER else found
 
 
-def _facts(document: Document, what: Kind, offset_s: int) -> tuple[JobFacts, ...]:
+def _facts(document: Document, what: Kind, offset_s: int | None) -> tuple[JobFacts, ...]:
     data = b"".join(excerpt.data for excerpt in document.excerpts)
     try:
         if what is Kind.SACCT_JSON:
