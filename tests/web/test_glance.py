@@ -10,6 +10,7 @@ import pytest
 from firstfault.model.board import CauseCount, Count, NodeStanding, Overview, Reader
 from firstfault.model.jobs import NODE, Incident
 from firstfault.web.board.glance import bars, sentences, tiles
+from firstfault.web.board.overview import SPANS, within
 
 AT = dt.datetime(2026, 11, 30, 9, tzinfo=dt.UTC)
 OPS = Reader("ops", administrator=True)
@@ -117,3 +118,22 @@ def test_the_bars_of_causes_are_to_the_scale_of_the_largest() -> None:
         (50.0, "/failures?since=x&cause=c.4"),
     ]
     assert more == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "since", "until"),
+    [
+        (0, "2026-12-01T17:00", "2026-12-02T17:00"),
+        (1, "2026-11-26T00:00", "2026-12-03T00:00"),
+        (2, "2026-11-03T00:00", "2026-12-03T00:00"),
+        (3, "2025-12-08T00:00", "2026-12-07T00:00"),
+    ],
+)
+def test_a_time_is_of_whole_hours_days_or_weeks_the_last_of_which_goes_on(
+    number: int, since: str, until: str
+) -> None:
+    at = dt.datetime(2026, 12, 2, 16, 30, tzinfo=dt.UTC)
+
+    found = within(SPANS[number], at)
+    assert [each.strftime("%Y-%m-%dT%H:%M") for each in found] == [since, until]
+    assert number < 3 or found[0].weekday() == 0

@@ -22,6 +22,8 @@ from firstfault.web.places import Place
 from firstfault.web.refusals import Refusal
 
 DAY = dt.timedelta(days=1)
+# Weeks begin on one, as the board counts them.
+MONDAY = dt.datetime(1970, 1, 5, tzinfo=dt.UTC)
 
 
 class Span(NamedTuple):
@@ -35,9 +37,9 @@ class Span(NamedTuple):
 
 SPANS = (
     Span("24h", "24 hours", DAY, dt.timedelta(hours=1)),
-    Span("7d", "7 days", 7 * DAY, dt.timedelta(hours=6)),
+    Span("7d", "7 days", 7 * DAY, DAY),
     Span("30d", "30 days", 30 * DAY, DAY),
-    Span("1y", "year", 364 * DAY, DAY),
+    Span("1y", "year", 364 * DAY, 7 * DAY),
 )
 
 
@@ -56,8 +58,8 @@ def places(board: Board, clock: Callable[[], dt.datetime] = now) -> list[Place]:
 
 def within(span: Span, at: dt.datetime) -> tuple[dt.datetime, dt.datetime]:
     """From when until when ``span`` is, at the moment ``at``: of whole steps, the last begun."""
-    begun = (at - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // span.step
-    until = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + (begun + 1) * span.step
+    begun = (at - MONDAY) // span.step
+    until = MONDAY + (begun + 1) * span.step
     return until - span.length, until
 
 
