@@ -91,7 +91,7 @@ def adjusted(probabilities: Sequence[float]) -> list[float]:
     order = sorted(range(count), key=probabilities.__getitem__, reverse=True)
     found, least = [1.0] * count, 1.0
     for place, index in enumerate(order):
-        least = min(least, probabilities[index] * count / (count - place))
+        least = min(least, probabilities[index] * (count / (count - place)))
         found[index] = least
     return found
 
