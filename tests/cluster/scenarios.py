@@ -54,6 +54,15 @@ SCENARIOS = (
         state="TIMEOUT",
         pushes=True,
     ),
+    # two minutes: the hang is to be a good part of them, however slowly its ranks start
+    Scenario(
+        "hang",
+        "slurm.time-limit",
+        environment=_fault("hang", 3, FAULT_STEP="40", EVERY="1", STEPS=_FOR_EVER),
+        time_limit="2",
+        state="TIMEOUT",
+        pushes=True,
+    ),
     Scenario("oom-4n", "memory.cgroup-oom", nodes=4, rank=5, environment=_fault("oom", 5)),
     Scenario("loader-oom", "memory.cgroup-oom", rank=1, environment=_fault("loader-oom", 1)),
     Scenario("segfault", "process.segfault", rank=2, environment=_fault("segfault", 2)),

@@ -32,6 +32,18 @@ def test_the_first_fault_of_a_real_job_is_named(cluster: Session, name: str) -> 
     assert verdict["job"]["state"] == run.scenario.state
 
 
+def test_when_the_ranks_files_were_last_written_tells_since_when_a_job_hung(
+    cluster: Session,
+) -> None:
+    cluster.finished("hang")
+    verdict = cluster.verdict("hang")
+    known = [note for note in verdict["notes"] if "the ranks' files were last written" in note]
+
+    assert verdict["cause"]["title"].startswith("The job hung at step 40:")
+    assert len(known) == 1
+    assert not any("longer --time" in each for each in verdict["remedy"]["do"])
+
+
 @pytest.mark.parametrize("name", FAILURES)
 def test_the_quoted_line_stands_where_it_is_said_to_stand(cluster: Session, name: str) -> None:
     cluster.finished(name)

@@ -2,7 +2,8 @@
 
 FAULT_RANK says who (the global rank), FAULT_STEP when, FAULT_TEXT what an exception says; RECORD=0 leaves torchelastic's @record out,
 and with it faulthandler. What really happened is written into TRUTH, which firstfault never reads:
-rank-R.json (who ran where), ready-R (rank R is at FAULT_STEP).
+rank-R.json (who ran where), ready-R (rank R is at FAULT_STEP). EVERY is how many steps lie between
+two lines.
 """
 
 import ctypes
@@ -20,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 FAULT = os.environ.get("FAULT", "")
 FAULT_RANK = int(os.environ.get("FAULT_RANK", "0"))
 FAULT_STEP = int(os.environ.get("FAULT_STEP", "5"))
+EVERY = int(os.environ.get("EVERY", "5"))
 FAULT_TEXT = os.environ.get("FAULT_TEXT", "")
 STEPS = int(os.environ.get("STEPS", "20"))
 RANK = int(os.environ["RANK"])
@@ -60,6 +62,8 @@ def fail(batch: torch.Tensor) -> None:
         ctypes.string_at(0)
     if FAULT == "disk-full":
         Path("small/checkpoint.pt").write_bytes(bytes(4 << 20))
+    if FAULT == "hang":
+        time.sleep(3600)
     if FAULT == "abort":
         os.abort()
     if FAULT in ("exception", "exception-after-act"):
@@ -81,7 +85,8 @@ def train() -> None:
     who |= {"attempt": ATTEMPT}
     aside = TRUTH / f".rank-{RANK}"
     aside.write_text(json.dumps(who))
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
+    patience_s = 3600 if FAULT == "hang" else 60
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=patience_s))
     aside.rename(TRUTH / f"rank-{RANK}.json")
     workers = 1 if FAULT in ("oom", "loader-oom", "shm-full") else 0
     batches = iter(DataLoader(Samples(), batch_size=4, num_workers=workers))
@@ -89,7 +94,7 @@ def train() -> None:
         batch = next(batches)
         loss = batch.sum()
         dist.all_reduce(loss)
-        if step % 5 == 0:
+        if step % EVERY == 0:
             print(f"step {step} loss {1 / (step + 1):.4f}", flush=True)
         if step == FAULT_STEP:
             (TRUTH / f"ready-{RANK}").touch()
