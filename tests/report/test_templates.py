@@ -160,6 +160,7 @@ def variables(name: str) -> set[str]:
     # What a template makes itself, it is not given, though its blocks take it from outside.
     made = {each.target for each in tree.find_all(nodes.Import)}
     made |= {each.name for each in tree.find_all(nodes.Macro)}
+    made |= {str(name) for each in tree.find_all(nodes.FromImport) for name in each.names}
     found = meta.find_undeclared_variables(tree) - made
     for each in meta.find_referenced_templates(tree):
         assert each is not None

@@ -148,7 +148,7 @@ def standing(**changed: object) -> b.NodeStanding:
     [
         ({"suspect": True, "adjusted": 0.0001}, "far more than chance"),
         ({"suspect": True, "adjusted": 0.008}, "more than chance"),
-        ({"adjusted": 0.1}, "more than expected, but it may be chance"),
+        ({"adjusted": 0.1}, "more than expected, too little to blame it"),
         ({"adjusted": 0.9}, "as chance would have it"),
         ({"took_part": 2, "adjusted": 0.1}, "too few to tell"),
     ],

@@ -163,7 +163,7 @@ def said(each: NodeStanding) -> tuple[str, str]:
     if each.took_part < _FEW:
         return "too few to tell", "soft"
     if each.adjusted < 0.2:
-        return "more than expected, but it may be chance", "plain"
+        return "more than expected, too little to blame it", "plain"
     return "as chance would have it", "soft"
 
 
