@@ -101,6 +101,18 @@ set_up_database() {
   install_packages $database_packages
 }
 
+# set_up_promtool: Prometheus' checker of alert rules, alone: its package would start a server.
+set_up_promtool() {
+  local tool=.venv/bin/promtool folder=var/promtool
+  command -v promtool >/dev/null || [ -x "$tool" ] && return 0
+  say "fetching promtool into $tool"
+  rm -rf "$folder" && mkdir -p "$folder"
+  { (cd "$folder" && apt-get download -q prometheus && dpkg-deb -x prometheus_*.deb .) &&
+    mv "$folder/usr/bin/promtool" "$tool"; } </dev/null >"$(log_file promtool)" 2>&1 ||
+    say "promtool could not be fetched ($(log_file promtool)): its tests will skip"
+  rm -rf "$folder"
+}
+
 # set_up_torch: a virtual environment with torch that an ordinary user can reach.
 set_up_torch() {
   [ -f "$torch_folder/complete" ] && return 0

@@ -101,8 +101,8 @@ def test_what_waits_is_counted_from_the_store(database: Database) -> None:
 
 def test_incidents_that_go_on_are_counted_by_who_takes_care(database: Database) -> None:
     at = NOW - dt.timedelta(hours=1)
-    told = {"cluster": "c1", "kind": j.NODE, "opened_at": at, "last_at": at}
-    rows = [
+    told: dict[str, object] = {"cluster": "c1", "kind": j.NODE, "opened_at": at, "last_at": at}
+    rows: list[dict[str, object]] = [
         {"name": "n1", "ended_at": None, "acknowledged_by": None},
         {"name": "n2", "ended_at": None, "acknowledged_by": "root"},
         {"name": "n3", "ended_at": None, "acknowledged_by": "root"},
@@ -110,7 +110,7 @@ def test_incidents_that_go_on_are_counted_by_who_takes_care(database: Database) 
     ]
     with database.writing() as connection:
         for row in rows:
-            connection.execute(incidents.insert().values(**told, **row))
+            connection.execute(incidents.insert().values(told | row))
 
     assert backlog(database, [], NOW).incidents == {False: 1, True: 2}
 

@@ -98,6 +98,13 @@ WORKER_ERRORS = _counter(
 )
 RELOADS = _counter("reloads_total", 'Readings of the configuration: "done", "refused".', "result")
 
+# A count that begins with its first event looks to Prometheus as if nothing had happened.
+for _count, _results in ((RELOADS, ("done", "refused")), (SLURM_QUESTIONS, ("answered", "failed"))):
+    for _result in _results:
+        _count.labels(_result)
+for _result in ("stored", "known", "quarantine", "newer", "unreadable"):
+    RECORDS.labels("spool", _result)
+
 
 def count_records(way: str, records: int, new: int) -> None:
     """Counts records that the store has taken, of which so many were ``new``."""
