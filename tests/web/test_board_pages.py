@@ -212,6 +212,23 @@ def test_a_node_that_is_out_of_service_is_said_to_be(state: str) -> None:
     assert not nodes_page.is_out("ALLOCATED")
 
 
+def test_a_node_that_is_out_of_service_is_not_to_be_drained_again() -> None:
+    class Out(Remembered):
+        def node(self, *asked: object) -> b.NodeDetail | None:
+            found = super().node(*asked)  # type: ignore[arg-type]
+            assert found is not None
+            out = msgspec.structs.replace(found.standing, state="IDLE+DRAIN", reason="bad fan")
+            return msgspec.structs.replace(found, standing=out)
+
+    with served(places(Out(ENDS))) as url:
+        text = get(url, "/nodes/main/n07").text
+
+    assert "Slurm gives this node no new jobs already" in text
+    assert "state=drain" not in text
+    assert "bad fan" in text
+    assert "scontrol show node n07" in text
+
+
 def test_a_node_with_a_name_that_is_none_is_in_no_command() -> None:
     class Odd(Remembered):
         def node(self, *_: object) -> b.NodeDetail:
