@@ -15,7 +15,7 @@ import pytest
 import requests
 from starlette.requests import Request
 
-from firstfault.model.board import NOBODY
+from firstfault.model.board import NOBODY, Board
 from firstfault.web import tokens
 from firstfault.web.access import Identity, Ways
 from firstfault.web.application import Sources, application, places

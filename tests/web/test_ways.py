@@ -86,6 +86,20 @@ def test_who_is_no_proxy_names_nobody(proxied: Client, headers: list[tuple[str, 
     assert proxied.raw("/", [HOST, *headers]) == 401
 
 
+def test_a_refused_proof_is_in_the_log_once_a_minute(
+    proxied: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(5):
+        proxied.raw("/", [HOST, ("X-Remote-User", "ops"), ("X-Firstfault-Proxy", "x")])
+        proxied.raw("/", [HOST])
+
+    told = [each.values for each in caplog.records if each.message == "access-refused"]  # type: ignore[attr-defined]  # the journal's
+    assert [each["reason"] for each in told] == [
+        "the proxy did not prove itself by X-Firstfault-Proxy"
+    ]
+    assert told[0]["peer"] == "127.0.0.1"
+
+
 def test_the_header_of_another_address_counts_for_nothing() -> None:
     with served(Proxy("X-Remote-User", SECRET, ["192.0.2.1/32"], rights)) as client:
         assert client.raw("/", [HOST, ("X-Remote-User", "ops"), PROOF]) == 401

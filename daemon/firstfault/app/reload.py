@@ -12,6 +12,7 @@ from firstfault.config import Config, keys
 # without a dot is a key of no table, or a whole table. docs/daemon.md lists them.
 NEED_RESTART = (
     "allow_root",
+    "explain",
     "intake",
     "metrics",
     "spool.dir",

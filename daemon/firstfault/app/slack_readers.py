@@ -20,6 +20,7 @@ from firstfault.deliver.owners import OwnerError, Owners
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
 from firstfault.report import slack_brief
+from firstfault.report.discretion import for_owner
 from firstfault.report.masking import masked
 from firstfault.store import common_causes, messages
 from firstfault.store.database import Database
@@ -71,10 +72,13 @@ class ToOwners:
     def say(self, message: Message) -> Said | None:
         """The report in a glance, or, of an incident, a line."""
         told = _told(self._database, message)
-        if told.shown is None or told.job_key is None:
+        job_key = told.job_key
+        if told.shown is None or job_key is None:
             return None
-        verdict, url = told.shown.verdict, self._links.for_owner(told.shown)
-        key = common_causes.of_job(self._database, told.job_key)
+        shown = msgspec.structs.replace(told.shown, verdict=for_owner(told.shown.verdict))
+        told = msgspec.structs.replace(told, shown=shown)
+        verdict, url = shown.verdict, self._links.for_owner(shown)
+        key = common_causes.of_job(self._database, job_key)
         found = () if key is None else common_causes.listed(self._database, 1, key=key)
         for incident in found:
             return Said(
@@ -86,10 +90,8 @@ class ToOwners:
                     message_id=message.message_id,
                 )
             )
-        page = (
-            rendering.owners_page(told.shown).encode("utf-8", "replace") if self._attach else None
-        )
-        file = None if page is None else (f"{told.shown.job}.html", page)
+        page = rendering.page(shown).encode("utf-8", "replace") if self._attach else None
+        file = None if page is None else (f"{shown.job}.html", page)
         return Said(_brief(told, message, url), file)
 
     def _conversation(self, address: str) -> str | None:

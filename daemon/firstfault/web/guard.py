@@ -29,6 +29,7 @@ LOGGER = logging.getLogger("firstfault")
 
 IN_MEMORY_BYTES = 1024 * 1024
 CHUNK_BYTES = 64 * 1024
+NOTED_S = 60.0
 _EMPTY = hashlib.sha256().hexdigest()
 _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
@@ -71,6 +72,7 @@ class Guard:
         self._entrance = entrance
         self._costly = costly or Slots(2, 1, wait_s=5.0)
         self._streams = streams or Slots(200, 20)
+        self._noted = Rate(1, NOTED_S)
         self._each = each or Rate(20, 60.0)
         self._all = all_ or Rate(60, 60.0)
 
@@ -90,6 +92,7 @@ class Guard:
         visible = [place for place in places if _may(place, reader)]
         if not visible:
             if reader == NOBODY:
+                self._note(identity, request)
                 raise Refusal(
                     401, _unknown(identity), {"www-authenticate": 'Bearer realm="firstfault"'}
                 )
@@ -102,6 +105,13 @@ class Guard:
             raise Refusal(405, f"Here is answered to {allow}.", {"allow": allow})
         request.state.visit = Visit(entrance.forms.token(reader), entrance.access.note)
         return place, identity
+
+    def _note(self, identity: Identity, request: Request) -> None:
+        # What a proxy or a command got wrong is mended by who reads the log; nobody fills it.
+        if identity.why and not self._noted.take(identity.why[:40]):
+            peer = request.client.host if request.client else ""
+            values = {"reason": identity.why, "peer": peer, "path": request.url.path[:200]}
+            LOGGER.warning("access-refused", extra={"values": values})
 
     async def check_change(self, request: Request, place: Place, identity: Identity) -> None:
         """Lets a change pass that one of our own pages asked for, or a program. Raises
