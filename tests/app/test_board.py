@@ -319,3 +319,8 @@ def test_health_tells_which_nodes_send_nothing(board: StoredBoard) -> None:
         "n07" in end.nodes and end.facts.cluster == "main" and NOW - 30 * DAY <= end.at < late
         for end in boards.ENDS
     )
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_names_are_offered_to_administrators_alone(board: StoredBoard, reader: b.Reader) -> None:
+    assert board.names(reader) == LIST.names(reader)

@@ -480,6 +480,17 @@ class Remembered:
             {"delivered": len(self._ends)}, {"sent": 812, "dead": 2}, 1, NOW, NOW, (silent,),
         )  # fmt: skip
 
+    def names(self, reader: b.Reader) -> b.Names:
+        if not reader.administrator:
+            return b.Names()
+        all_facts = [end.facts for end in self._ends]
+        return b.Names(
+            *(
+                tuple(sorted({str(getattr(facts, field)) for facts in all_facts}))
+                for field in ("cluster", "partition", "account", "user")
+            )
+        )
+
     def newest_at(self, reader: b.Reader) -> tuple[int, dt.datetime | None]:
         seen = self._seen(reader)
         return len(seen), seen[0][1].ended_at if seen else None

@@ -90,7 +90,8 @@ def test_the_overview_is_of_one_cluster_where_it_is_asked_for(client: Client) ->
 
     assert "Overview of small" in seen(answer)
     assert 'href="/failures?cluster=small&amp;since=' in answer.text
-    assert 'href="/?cluster=small"' in answer.text
+    assert 'href="/?span=7d&amp;cluster=main"' in answer.text
+    assert '<a href="/?span=7d&amp;cluster=small" aria-current="true">small</a>' in answer.text
 
 
 @pytest.mark.parametrize("query", ["span=99d", "cluster=%00", f"cluster={'a' * 300}"])
@@ -181,6 +182,15 @@ def test_the_form_offers_the_causes_that_there_are(client: Client) -> None:
     text = client.get("/failures").text
 
     assert '<option value="gpu.">' in text and '<option value="memory.cgroup-oom">' in text
+
+
+def test_names_of_others_are_offered_to_administrators_alone(client: Client) -> None:
+    whole = client.get("/failures").text
+    own = client.get("/failures", headers=as_(ALICE)).text
+
+    assert '<option value="carol">' in whole and 'list="known-user"' in whole
+    assert "carol" not in own and "known-user" not in own
+    assert 'aria-label="Cluster"' not in client.get("/", headers=as_(ALICE)).text
 
 
 def test_one_failure_is_its_report_and_all_around_it(client: Client) -> None:

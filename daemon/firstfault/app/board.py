@@ -25,6 +25,7 @@ from firstfault.store import (
     fingerprint_list,
     incidents,
     listing,
+    names,
     one_failure,
     overview,
     silent,
@@ -37,8 +38,9 @@ SHOWN_DELIVERIES = 500
 SHOWN_NODES = 10
 SHOWN_FAILURES = 10
 OF_A_NODE = 50
+OFFERED = 200
 # Counting all jobs, or a year of all nodes, takes a moment: for this long an answer is as good as new.
-KEPT_S = 15.0
+KEPT_S = 30.0
 
 T = TypeVar("T")
 Clock = Callable[[], dt.datetime]
@@ -85,14 +87,13 @@ class StoredBoard:
         step = overview.step_s(since, until)
         counts = overview.counts(self._database, reader, since, until, cluster, step)
         before = since - (until - since)
-        earlier = overview.counts(self._database, reader, before, since, cluster, step)
         newest = b.FailureFilter(since=since, until=until, cluster=cluster)
         return b.Overview(
             since=since,
             until=until,
             step_s=step,
             total=counts.total,
-            before=earlier.total,
+            before=overview.total(self._database, reader, before, since, cluster),
             domains=counts.domains,
             causes=counts.causes,
             slots=counts.slots,
@@ -273,6 +274,10 @@ class StoredBoard:
             silent=kept.get("silent", lambda: silent.silent_nodes(self._database, self._clock())),
         )
 
+    def names(self, reader: b.Reader) -> b.Names:
+        """See `Board`."""
+        return self._kept.get("names", self._names) if reader.administrator else b.Names()
+
     def newest_at(self, reader: b.Reader) -> tuple[int, dt.datetime | None]:
         """See `Board`."""
         return one_failure.newest_at(self._database, reader)
@@ -280,6 +285,11 @@ class StoredBoard:
     def close_store(self) -> None:
         """Closes the store's connections."""
         self._database.close()
+
+    def _names(self) -> b.Names:
+        kinds = ("cluster", "partition", "account", "user")
+        with self._database.reading() as connection:
+            return b.Names(*(names.of_kind(connection, kind, OFFERED) for kind in kinds))
 
     def _sick(
         self,

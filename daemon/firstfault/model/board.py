@@ -171,6 +171,15 @@ class Overview(msgspec.Struct, frozen=True):
     newest: tuple[Failure, ...]
 
 
+class Names(msgspec.Struct, frozen=True):
+    """What failed jobs are called by, for a field to offer: some of each, by the alphabet."""
+
+    clusters: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+
 class Fingerprint(msgspec.Struct, frozen=True):
     """The same failure again and again.
 
@@ -328,6 +337,9 @@ class Board(Protocol):
 
     def health(self, reader: Reader) -> Health | None:
         """How firstfault does; for administrators."""
+
+    def names(self, reader: Reader) -> Names:
+        """The names that there are; for administrators (else none)."""
 
     def newest_at(self, reader: Reader) -> tuple[int, dt.datetime | None]:
         """A number that changes with each new or revised verdict, and when the last was made."""

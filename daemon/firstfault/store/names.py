@@ -51,6 +51,14 @@ def numbered(connection: sa.Connection, wanted: Collection[str]) -> dict[str, in
     return found
 
 
+def of_kind(connection: sa.Connection, kind: str, most: int) -> tuple[str, ...]:
+    """The first ``most`` names of a kind."""
+    column = names.c.name
+    query = sa.select(column).where(column >= f"{kind}:", column < f"{kind};")
+    found = connection.execute(query.order_by(column).limit(most)).scalars()
+    return tuple(name.partition(":")[2] for name in found)
+
+
 def of_numbers(connection: sa.Connection, keys: Iterable[int | None]) -> dict[int | None, str]:
     """The names of these numbers, without their kinds."""
     found: dict[int | None, str] = {}

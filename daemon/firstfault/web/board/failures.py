@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from firstfault.model.board import Board, FailurePage, Reader
+from firstfault.model.board import Board, FailurePage, Names, Reader
 from firstfault.report import causes as knowledge
 from firstfault.web.board import filtering
 from firstfault.web.board.layout import answer
@@ -35,6 +35,7 @@ async def _failures(board: Board, request: Request, reader: Reader) -> Response:
         except ValueError:
             lost = LOST
             found = await run_in_threadpool(board.failures, reader, asked.which, None, LIMIT)
+    offered = {"cause": causes(), **_offered(await run_in_threadpool(board.names, reader))}
     which = asked.which
     is_first = lost is not None or asked.page is None or found.previous is None
     inputs = filtering.inputs(asked)
@@ -50,7 +51,7 @@ async def _failures(board: Board, request: Request, reader: Reader) -> Response:
             each.wrong or each.value for each in inputs if each.field.name not in FIRST_FIELDS
         ),
         first_fields=FIRST_FIELDS,
-        causes=causes(),
+        offered=offered,
         wrong=filtering.faults(asked),
         lost=lost,
         chips=filtering.chips(which),
@@ -73,6 +74,16 @@ def causes() -> tuple[str, ...]:
     known = [each.id for each in knowledge.causes()]
     families = sorted({f"{each.partition('.')[0]}." for each in known if "." in each})
     return (*families, *sorted(known))
+
+
+def _offered(names: Names) -> dict[str, tuple[str, ...]]:
+    known = {
+        "cluster": names.clusters,
+        "partition": names.partitions,
+        "account": names.accounts,
+        "user": names.users,
+    }
+    return {field: found for field, found in known.items() if found}
 
 
 def _page_address(asked: filtering.Asked, page: str | None) -> str | None:

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from firstfault.model.board import Board, Reader
+from firstfault.model.board import Board, Names, Reader
 from firstfault.report.filters import stamp
 from firstfault.web.board import filtering
 from firstfault.web.board.chart import chart
@@ -22,6 +22,7 @@ from firstfault.web.places import Place
 from firstfault.web.refusals import Refusal
 
 DAY = dt.timedelta(days=1)
+MOST_CLUSTERS = 12
 # Weeks begin on one, as the board counts them.
 MONDAY = dt.datetime(1970, 1, 5, tzinfo=dt.UTC)
 
@@ -88,7 +89,7 @@ async def _overview(
         sentences=sentences(found, reader, span.label),
         cluster=cluster,
         choices=_choices(span, restricted),
-        everywhere=None if cluster is None else _address(span, {}),
+        clusters=_clusters(span, await run_in_threadpool(board.names, reader), cluster),
         tiles=tiles(found, listing),
         causes=causes,
         more_causes=more_causes,
@@ -104,6 +105,15 @@ def _choices(chosen: Span, restricted: dict[str, str]) -> list[Choice]:
     return [
         Choice(f"Last {each.label}", _address(each, restricted), each is chosen) for each in SPANS
     ]
+
+
+def _clusters(span: Span, names: Names, chosen: str | None) -> list[Choice]:
+    known = names.clusters[:MOST_CLUSTERS]
+    if len(known) < 2 and chosen is None:
+        return []
+    every = Choice("All clusters", _address(span, {}), chosen is None)
+    those = dict.fromkeys((*known, *([] if chosen is None else [chosen])))
+    return [every, *(Choice(one, _address(span, {"cluster": one}), one == chosen) for one in those)]
 
 
 def _address(span: Span, restricted: dict[str, str]) -> str:
