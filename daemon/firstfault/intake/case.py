@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from firstfault.model.case import Case, NodeCoverage
-from firstfault.model.document import Clock, Document, Excerpt, dictionary, packed
+from firstfault.model.document import Clock, Document, Excerpt, Packer, dictionary
 from firstfault.model.evidence import EvidenceRecord, RecordFile, documents
 from firstfault.model.slurm import JobFacts
 from firstfault.readers import nodelist
@@ -38,12 +38,13 @@ def case(records: Sequence[EvidenceRecord], facts: JobFacts | None) -> Case:
     newest = _newest(records)
     found: list[Document] = []
     copies: list[_Copy] = []
-    like = b""
+    packer: Packer | None = None
     for record in newest:
         own = documents(record)
-        if len(newest) >= _MANY:
-            like = like or dictionary(own)
-            own = [packed(document, like) for document in own]
+        if packer is None and len(newest) >= _MANY and (like := dictionary(own)):
+            packer = Packer(like)
+        if packer is not None:
+            own = [packer.packed(document) for document in own]
         for file, document in zip(record.files, own, strict=False):
             copies.append(_Copy(record, file, document))
         found += own[len(record.files) :]

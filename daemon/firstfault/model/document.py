@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-import threading
 from collections.abc import Iterable
 
 import msgspec
@@ -29,7 +28,8 @@ class Excerpt(msgspec.Struct, frozen=True, gc=False):
         """The bytes as the file holds them."""
         if self.like is None:
             return self.stored
-        return _codec(self.like, threading.get_ident())[1].decompress(self.stored)
+        # Two threads may not use one of these at once; the dictionary is what takes time to load.
+        return zstandard.ZstdDecompressor(dict_data=_loaded(self.like)).decompress(self.stored)
 
 
 class Clock(msgspec.Struct, frozen=True, gc=False):
@@ -71,36 +71,42 @@ _LEVEL = 1
 
 
 def dictionary(documents: Iterable[Document]) -> bytes:
-    """What is to be expected in documents like these, for `packed`."""
+    """What is to be expected in documents like these, for a `Packer`."""
     return b"".join(e.data for each in documents for e in each.excerpts)[:_DICTIONARY_BYTES]
 
 
-def packed(document: Document, like: bytes) -> Document:
-    """The same document in much less memory, and slower to read.
+class Packer:
+    """Packs documents: the logs of a job's ranks repeat each other, ``like`` are some of them.
 
-    The logs of a job's ranks repeat each other: ``like`` are some of them.
+    One is for one thread.
     """
-    excerpts = tuple(
-        Excerpt(each.offset, each.line, _codec(like, threading.get_ident())[0].compress(data), like)
-        if each.like is None and len(data := each.stored) >= _WORTH_PACKING
-        else each
-        for each in document.excerpts
-    )
-    return msgspec.structs.replace(document, excerpts=excerpts)
+
+    def __init__(self, like: bytes) -> None:
+        self._like = like
+        known = zstandard.ZstdCompressionDict(like, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+        known.precompute_compress(level=_LEVEL)
+        self._compressor = zstandard.ZstdCompressor(dict_data=known)
+
+    def packed(self, document: Document) -> Document:
+        """The same document in much less memory, and slower to read."""
+        excerpts = tuple(self._packed(each) for each in document.excerpts)
+        return msgspec.structs.replace(document, excerpts=excerpts)
+
+    def _packed(self, excerpt: Excerpt) -> Excerpt:
+        if excerpt.like is not None or len(excerpt.stored) < _WORTH_PACKING:
+            return excerpt
+        stored = self._compressor.compress(excerpt.stored)
+        return Excerpt(excerpt.offset, excerpt.line, stored, self._like)
 
 
 def unpacked(document: Document) -> Document:
-    """The same document as it was before `packed`: what is read more than once is unpacked once."""
+    """The same document as it was before it was packed: what is read often is unpacked once."""
     if all(each.like is None for each in document.excerpts):
         return document
     excerpts = tuple(Excerpt(each.offset, each.line, each.data) for each in document.excerpts)
     return msgspec.structs.replace(document, excerpts=excerpts)
 
 
-# Of one dictionary, loaded once: that takes longer than to pack a document. Two threads may not
-# use one packer at once.
-@functools.lru_cache(maxsize=8)
-def _codec(like: bytes, thread: int) -> tuple[zstandard.ZstdCompressor, zstandard.ZstdDecompressor]:
-    known = zstandard.ZstdCompressionDict(like, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
-    known.precompute_compress(level=_LEVEL)
-    return zstandard.ZstdCompressor(dict_data=known), zstandard.ZstdDecompressor(dict_data=known)
+@functools.lru_cache(maxsize=4)
+def _loaded(like: bytes) -> zstandard.ZstdCompressionDict:
+    return zstandard.ZstdCompressionDict(like, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
