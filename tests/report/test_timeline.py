@@ -237,6 +237,7 @@ def test_local_times_and_utc_are_not_drawn_to_one_scale(first: v.ChainLink, othe
     found = drawn(*chain)
 
     assert [lane.what for lane in found.lanes if lane.mark is None] == ["got SIGTERM"]
+    assert found.no_time_is == "no UTC time"
 
 
 @pytest.mark.parametrize(
@@ -260,3 +261,12 @@ def test_the_table_says_whose_time_it_is(chain: tuple[v.ChainLink, ...], said: s
 
     assert told.times == said
     assert told.events.items[0].when == first
+
+
+def test_the_name_of_a_long_host_leaves_room_for_what_happened_there():
+    host = "ip-10-20-123-145.eu-central-1.compute.internal"
+    (lane, _) = drawn(link(0, 0, "raised ValueError", "cause", 131071, host), link(3, 3)).lanes
+
+    assert lane.who == f"rank 131071 on {host}"
+    assert len(f"{lane.who_brief} {lane.brief}") <= 40
+    assert lane.brief.startswith("raised Valu")

@@ -33,6 +33,7 @@ _LEAST_BETWEEN_TICKS = 22.0
 _SEEN = 0.5
 # SVG breaks no lines: so many letters fit beside a track's name.
 _WIDE, _NARROW = 92, 38
+_LEAST_WHAT = 12
 _LANE_TOP, _LANE_HEIGHT = 46, 44
 
 
@@ -51,10 +52,12 @@ class Mark(msgspec.Struct, frozen=True):
 
 class Lane(msgspec.Struct, frozen=True):
     """A story: ``mark`` is None where nothing tells when. ``kind`` may be "silent" too: a node of
-    which nothing came. ``brief`` is ``what`` for a phone. ``top`` is in pixels."""
+    which nothing came. ``who_brief`` and ``brief`` are ``who`` and ``what`` for a phone. ``top`` is
+    in pixels."""
 
     who: str
     what: str
+    who_brief: str
     brief: str
     kind: str
     mark: Mark | None
@@ -72,7 +75,7 @@ class Tick(msgspec.Struct, frozen=True):
 class Picture(msgspec.Struct, frozen=True):
     """All that is drawn. ``shortened`` is the middle of a silence that is drawn shorter, with its
     length, ``first`` the place of the first fault, ``no_time`` the middle of the column of events
-    without a time (None: there are none), ``summary`` the picture in a sentence, ``legend`` what
+    without a time (None: there are none), ``no_time_is`` what stands above it, ``summary`` the picture in a sentence, ``legend`` what
     its signs mean."""
 
     lanes: tuple[Lane, ...]
@@ -81,6 +84,7 @@ class Picture(msgspec.Struct, frozen=True):
     shortened: Tick | None
     first: Mark | None
     no_time: float | None
+    no_time_is: str
     right: float
     height: int
     summary: str
@@ -116,6 +120,7 @@ def picture(verdict: v.Verdict, most: int = _MOST_LANES) -> Picture | None:
         shortened=scale.shortened(),
         first=first,
         no_time=_NO_TIME if untimed else None,
+        no_time_is=_no_time_is(verdict.chain, links, local),
         right=right,
         height=_top(len(lanes)) + 4,
         summary=_summary(shown, zero, scale, "local time" if local else "UTC"),
@@ -154,13 +159,23 @@ def _timeless(link: v.ChainLink) -> v.ChainLink:
     return msgspec.structs.replace(link, earliest=None, latest=None)
 
 
+# Where there are times by another clock, these are left out.
+def _no_time_is(chain: Sequence[v.ChainLink], drawn: Sequence[v.ChainLink], local: bool) -> str:
+    if not any(any(times(a)) and not _is_timed(b) for a, b in zip(chain, drawn, strict=False)):
+        return "no time"
+    return "no local time" if local else "no UTC time"
+
+
 def _is_timed(link: v.ChainLink) -> bool:
     return link.earliest is not None or link.latest is not None
 
 
 def _lane(who: str, what: str, kind: str, mark: Mark | None, number: int) -> Lane:
-    wide, narrow = (max(12, letters - len(who)) for letters in (_WIDE, _NARROW))
-    return Lane(who, _within(what, wide), _within(what, narrow), kind, mark, _top(number))
+    texts: list[str] = []
+    for letters in (_WIDE, _NARROW):
+        named = _within(who, letters - _LEAST_WHAT)
+        texts += (named, _within(what, letters - len(named)))
+    return Lane(*texts, kind, mark, _top(number))
 
 
 def _within(text: str, letters: int) -> str:
