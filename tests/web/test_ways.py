@@ -205,6 +205,14 @@ def test_a_proxys_own_bearer_or_basic_login_is_not_taken_for_a_token() -> None:
             assert answer.text == "alice alice "
 
 
+def test_who_brings_a_proof_that_nobody_checks_is_told_so(proxied: Client) -> None:
+    for given, said in (
+        ("Firstfault-Munge MUNGE:x:", "MUNGE is not turned on here"),
+        ("Bearer firstfault_x", "tokens are not turned on here"),
+    ):
+        assert said in proxied.get("/", headers={"authorization": given}).text
+
+
 UIDS = {0: Reader("root", "root", administrator=True), 1234: Reader("alice", "alice")}
 
 

@@ -46,6 +46,7 @@ def entrance_of(config: Config, coordinators: Coordinators | None = None) -> Ent
         access,
         names_of(web.host, web.public_url, web.allowed_hosts),
         Forms(link_key(config)),
+        web.public_url,
     )
 
 

@@ -50,11 +50,13 @@ def visit(request: Request) -> Visit:
 
 class Entrance(NamedTuple):
     """What counts at the moment: who tells who reads, under which names the pages are asked for,
-    and what signs their forms. By default everyone on loopback is an administrator."""
+    what signs their forms, and the address (``public_url``, "" for none) that asks for a login. By
+    default everyone on loopback is an administrator."""
 
     access: Access = Open()
     hosts: Hosts = Hosts(LOOPBACK)
     forms: Forms = Forms()
+    public_url: str = ""
 
 
 class Guard:
@@ -94,7 +96,9 @@ class Guard:
             if reader == NOBODY:
                 self._note(identity, request)
                 raise Refusal(
-                    401, _unknown(identity), {"www-authenticate": 'Bearer realm="firstfault"'}
+                    401,
+                    _unknown(identity, entrance.public_url),
+                    {"www-authenticate": 'Bearer realm="firstfault"'},
                 )
             raise absent()
         method = "GET" if request.method == "HEAD" else request.method
@@ -222,9 +226,10 @@ def _may(place: Place, reader: Reader) -> bool:
     return reader.administrator if place.needs == "administrator" else reader != NOBODY
 
 
-def _unknown(identity: Identity) -> str:
+def _unknown(identity: Identity, public_url: str) -> str:
     why = f" ({identity.why})" if identity.why else ""
-    return f"firstfault does not know who you are{why}. Come by the address that asks for a login."
+    by = public_url or "the address that asks for a login"
+    return f"firstfault does not know who you are{why}. Come by {by}."
 
 
 def _who(reader: Reader, request: Request) -> str:
