@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.diagnosis import made
@@ -257,3 +259,25 @@ def test_what_a_loaders_worker_raised_is_not_sure_where_its_own_words_are_lost(t
     )
 
     assert sure_cause(verdict) is None
+
+
+def test_a_job_that_recovered_and_reached_its_limit_was_ended_by_that() -> None:
+    log = (Path(__file__).parents[1] / "healthy" / "good-restarted.log").read_text()
+    verdict = made.judged(made.console(log.splitlines()), made.accounting("TIMEOUT", "0:0"))
+
+    assert sure_cause(verdict) == "slurm.time-limit"
+
+
+def test_an_exception_that_much_followed_is_not_why_a_rank_ended_with_a_code_of_its_own() -> None:
+    lines = [*made.raised("RuntimeError: the store is busy"), *made.WORK]
+    end = [*made.noticed(1, 701, 75), *made.table((1, 1, 75, 701))]
+    verdict = made.judged(made.console(lines, end))
+
+    assert verdict.cause.id == "process.exit"
+
+
+def test_metrics_that_are_named_like_errors_are_steps_of_work() -> None:
+    steps = [f"step {number} loss 0.3 errors=0 failed_samples: 0" for number in range(8)]
+    quoted = [*made.noticed(1, 701, -11), *made.table((3, 1, -11, 701))]
+
+    assert sure_cause(made.judged(made.console(quoted, ["resuming"], steps))) is None

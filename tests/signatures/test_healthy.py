@@ -8,6 +8,7 @@ import pytest
 
 from firstfault.model import verdict as v
 from firstfault.signatures import meaning, signatures
+from tests.diagnosis import made
 from tests.diagnosis.case_files import explain
 
 HEALTHY = Path(__file__).parent.parent / "healthy"
@@ -37,3 +38,16 @@ def test_a_healthy_log_gives_no_cause(name: str) -> None:
 
     assert verdict.cause.id in ("none", "unknown")
     assert verdict.cause.confidence != v.CONFIRMED or verdict.cause.id == "none"
+
+
+@pytest.mark.parametrize("name", [name for name in LOGS if name.startswith("good-")])
+@pytest.mark.parametrize(
+    "state", [("FAILED", "1:0"), ("FAILED", "0:9"), ("OUT_OF_MEMORY", "0:125")]
+)
+def test_what_was_taken_care_of_is_not_surely_why_a_job_failed(
+    name: str, state: tuple[str, str]
+) -> None:
+    lines = (HEALTHY / name).read_text().splitlines()
+    verdict = made.judged(made.console(lines), made.accounting(*state))
+
+    assert verdict.cause.confidence != v.CONFIRMED

@@ -108,6 +108,8 @@ def _within(seen: Sequence[Happened], nameless: Sequence[Death], *, alone: bool)
     for each in seen:
         event = each.event
         assert isinstance(event, Traceback)
+        if _was_survived(event) and nameless and not any(_may_raise(d) for d in nameless):
+            continue
         sign = meaning_of_exception(event.type, event.message)
         if sign is not None and sign.means in ("peer-lost", "waited", "stopped"):
             if event.thread and alone:
@@ -140,6 +142,15 @@ def _within(seen: Sequence[Happened], nameless: Sequence[Death], *, alone: bool)
     return Loose(owned, tuple(effects), others)
 
 
+# Its process went on, or may have; and these ended with a code of their own, not with Python's.
+def _was_survived(event: Traceback) -> bool:
+    return event.worked or event.followed > MUCH
+
+
+def _may_raise(death: Death) -> bool:
+    return death.exit_code in (None, 1)
+
+
 # An agent prints its table when its ranks have ended: what stands behind it may be another's.
 def _owned(fault: Fault, death: Death, told: Sequence[Happened], *, rank_sure: bool) -> Fault:
     tables = [e.event.place for e in death.exits if isinstance(e.event, TableEntry)]
@@ -167,9 +178,7 @@ def _fault(key: str, seen: Sequence[Happened], *, alone: bool) -> Fault:
     cause = cause_of(event, means)
     killed = cause == "worker-killed"
     limit = POSSIBLE if killed else worth(event, sign, cut=all(each.cut for each in seen))
-    if all(
-        isinstance(e.event, Traceback) and (e.event.worked or e.event.followed > MUCH) for e in seen
-    ):
+    if all(isinstance(e.event, Traceback) and _was_survived(e.event) for e in seen):
         limit = weaker(limit, LIKELY)
     return Fault(
         cause=WORKER_CAUSES.get(worker_signal(event.message) or "", "process.killed")

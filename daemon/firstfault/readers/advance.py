@@ -26,7 +26,10 @@ from firstfault.streams.passages import Tail
 _ADVANCE = re.compile(
     r"(?i)\b(?:step|epoch|iter(?:ation)?|batch)s?[ :=\[(#/]{1,4}(\d{1,15})|(\d{1,3})%\|"
 )
-_NO_ADVANCE = re.compile(r"(?i)error|fail|warn|except|traceback|resum|load|restor|sav|from ")
+# "errors=0 failed_samples: 0" are metrics.
+_NO_ADVANCE = re.compile(
+    r"(?i)(?:error|fail)(?!\w{0,24} ?[=:] ?\d)|warn|except|traceback|resum|load|restor|sav|from "
+)
 # The same with what it counts to; the narrowest word first. A bar without a name counts all steps.
 _COUNTS = tuple(
     re.compile(
