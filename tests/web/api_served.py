@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import requests
+import sqlalchemy as sa
 from starlette.requests import Request
 
-from firstfault.app.explaining import Processes
-from firstfault.config import Explain
+from firstfault.app.board import StoredBoard
+from firstfault.model import jobs as j
 from firstfault.model.board import NOBODY, Board, Reader
 from firstfault.model.explained import Explained, Explainer, Upload
 from firstfault.model.verdict import Cause, Job, Verdict
+from firstfault.store import schema
+from firstfault.store.database import open_store
 from firstfault.web import api, server
 from firstfault.web.access import Identity
 from firstfault.web.application import application
@@ -81,15 +84,42 @@ def served(board: Board, explainer: Explainer | None = None) -> Iterator[Served]
         yield Served(server.address(sock))
 
 
-def real_explainer() -> Explainer:
-    """Explains as the daemon does."""
-    return Processes(Explain())
+@contextmanager
+def stored(url: str) -> Iterator[StoredBoard]:
+    """The board over a real store with failures, an incident that goes on, and messages that were
+    given up."""
+    board = boards.stored(url)
+    database = open_store(url)
+    at = boards.NOW - dt.timedelta(hours=1)
+    with database.writing() as connection:
+        connection.execute(
+            schema.incidents.insert().values(
+                cluster="main", kind=j.NODE, name="n07", opened_at=at, last_at=at
+            )
+        )
+        keys = connection.execute(sa.select(schema.jobs.c.key).limit(20)).scalars().all()
+        for key in keys:
+            connection.execute(
+                schema.deliveries.insert().values(
+                    delivery_id=f"{key}-slack-1",
+                    job_key=key,
+                    revision=1,
+                    channel="slack",
+                    state=j.DEAD,
+                    attempts=9,
+                    created_at=at,
+                    error=boards.HOSTILE,
+                )
+            )
+    database.close()
+    yield board
+    board.close_store()
 
 
 @contextmanager
-def open_api(folder: Path, explainer: Explainer | None = None) -> Iterator[Served]:
+def open_api(board: Board, explainer: Explainer | None = None) -> Iterator[Served]:
     """The API as on a machine without access control: everyone is an administrator."""
-    app = application(api.places(boards.board(folder), explainer))
+    app = application(api.places(board, explainer, lambda: boards.NOW))
     sock = server.listener("127.0.0.1", 0)
     with server.serving(app, sock):
         yield Served(server.address(sock))

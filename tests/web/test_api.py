@@ -240,6 +240,16 @@ def test_an_export_asks_for_more_only_as_it_is_read() -> None:
     assert size > 10_000_000
 
 
+def test_the_head_of_an_export_is_asked_for_without_its_lines() -> None:
+    board = Endless()
+    with served(board) as api:  # type: ignore[arg-type]  # of a board this is what an export asks
+        answer = requests.head(f"{api.url}/api/v1/failures.csv", timeout=30)
+
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert board.asked == 1
+
+
 def test_a_reader_who_has_the_answer_is_told_so(api: Served) -> None:
     first = api.get("/failures?user=alice")
     tag = first.headers["etag"]

@@ -17,7 +17,7 @@ import pytest
 from firstfault.web import api
 from firstfault.web.api.openapi import document
 from tests.web import boards
-from tests.web.api_served import Quick, Served, open_api
+from tests.web.api_served import Quick, Served, open_api, stored
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "api.md"
@@ -26,7 +26,7 @@ OFFERED = api.operations(boards.Remembered([]), Quick(), lambda: boards.NOW)
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with open_api(tmp_path_factory.mktemp("store"), Quick()) as client:
+    with open_api(boards.board(tmp_path_factory.mktemp("store")), Quick()) as client:
         yield client
 
 
@@ -85,18 +85,20 @@ def tried(
 
 @pytest.mark.slow
 def test_what_schemathesis_thinks_of_is_answered_as_documented(
-    served: Served, tmp_path: Path
+    store_url: str, tmp_path: Path
 ) -> None:
-    done = tried(served, tmp_path, 10, "--seed=7", "--phases=examples,fuzzing,stateful")
+    with stored(store_url) as board, open_api(board, Quick()) as served:
+        done = tried(served, tmp_path, 5, "--seed=7", "--phases=examples,fuzzing,stateful")
 
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr
 
 
 @pytest.mark.soak
 def test_what_schemathesis_thinks_of_in_minutes_is_answered_as_documented(
-    served: Served, tmp_path: Path
+    store_url: str, tmp_path: Path
 ) -> None:
-    done = tried(served, tmp_path, 200)
+    with stored(store_url) as board, open_api(board, Quick()) as served:
+        done = tried(served, tmp_path, 200)
 
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr
 

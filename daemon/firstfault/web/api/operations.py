@@ -52,6 +52,7 @@ class Operation(msgspec.Struct, frozen=True):
     body_bytes: int = FORM_BYTES
     body_s: float = 30.0
     costly: bool = False
+    streams: bool = False
 
 
 def place(operation: Operation) -> Place:
@@ -79,6 +80,7 @@ def place(operation: Operation) -> Place:
         body_bytes=operation.body_bytes,
         body_s=operation.body_s,
         costly=operation.costly,
+        streams=operation.streams,
         form=False,
     )
 
