@@ -1,6 +1,6 @@
 """The diagnosis of a stranger's logs, in a process that may do little and not for long.
 
-Run as ``python -I -m firstfault.app.explain_worker FD``, where FD is a file with the `Task`. Prints
+Run as ``python -m firstfault.app.explain_worker FD``, where FD is a file with the `Task`. Prints
 an `Answer`. A file that takes too much time or memory ends this process alone.
 """
 
@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -61,8 +62,9 @@ def _confine(task: Task) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.alarm(task.limit_s + 5)
-    # The daemon goes first where there is a contest.
-    os.nice(10)
+    # The daemon goes first where there is a contest; its unit may not let it give way.
+    with suppress(OSError):
+        os.nice(10)
 
 
 def _answer(task: Task) -> Answer:

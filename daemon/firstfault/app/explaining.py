@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -24,7 +25,7 @@ _ANSWER_BYTES = 32 << 20
 _OUT_OF_TIME = (-signal.SIGXCPU, -signal.SIGALRM)
 # The kernel's own killer.
 _OUT_OF_MEMORY = (-signal.SIGKILL,)
-_PROGRAM = (sys.executable, "-I", "-B", "-m", "firstfault.app.explain_worker")
+_PROGRAM = (sys.executable, "-P", "-s", "-B", "-m", "firstfault.app.explain_worker")
 
 
 class Processes:
@@ -59,7 +60,7 @@ class Processes:
             os.lseek(descriptor, 0, os.SEEK_SET)
             output = run(
                 [*_PROGRAM, str(descriptor)],
-                {"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"},
+                _environment(),
                 self._settings.limit_s,
                 _ANSWER_BYTES,
                 [descriptor, *task.files.values()],
@@ -93,3 +94,9 @@ class Processes:
             f"all that it may have here. Send less: the last part of the output, and the kernel "
             f"logs. `firstfault explain` on a machine of yours has no such limit."
         )
+
+
+# The same modules as ours, wherever they are installed.
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join(each for each in sys.path if Path(each).is_absolute())
+    return {"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin", "PYTHONPATH": path}
