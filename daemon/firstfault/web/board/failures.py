@@ -10,6 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from firstfault.model.board import Board, FailurePage, Names, Reader
 from firstfault.report import causes as knowledge
+from firstfault.report.wording import clean
 from firstfault.web.board import filtering
 from firstfault.web.board.layout import answer
 from firstfault.web.places import Place
@@ -83,7 +84,11 @@ def _offered(names: Names) -> dict[str, tuple[str, ...]]:
         "account": names.accounts,
         "user": names.users,
     }
-    return {field: found for field, found in known.items() if found}
+    # What cannot be told from another by looking, nobody chooses by looking.
+    shown = {
+        field: tuple(name for name in of if clean(name) == name) for field, of in known.items()
+    }
+    return {field: found for field, found in shown.items() if found}
 
 
 def _page_address(asked: filtering.Asked, page: str | None) -> str | None:
