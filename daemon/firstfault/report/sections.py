@@ -171,6 +171,15 @@ class Outline(msgspec.Struct, frozen=True):
     fingerprint: str | None
 
     @property
+    def details(self) -> tuple[Fact, ...]:
+        """The ``where_facts`` that ``where`` and ``when`` do not tell."""
+        return tuple(
+            fact
+            for fact in self.where_facts
+            if fact.label not in ("Rank", "Host") and fact.value != self.when
+        )
+
+    @property
     def sureness(self) -> tuple[str, ...]:
         """How sure the cause and the place are, in a few words; of an unknown cause, nothing."""
         cause = () if self.tone == "unknown" else (self.sure.label,)

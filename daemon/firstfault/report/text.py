@@ -54,18 +54,18 @@ def _answer(said: Outline, width: int) -> Iterator[Line]:
     if said.proof is not None:
         yield from _raw(said.proof.text, width, "", _PROOF_ROWS)
         yield from _wrapped(f"({said.proof.place})", width, style=_FAINT)
+    if said.also is not None:
+        yield from _wrapped(f"Failed the same way, not later: {said.also}", width, "", "  ")
+    if said.candidates is not None:
+        yield from _wrapped(f"One of: {said.candidates}", width, "", "  ")
 
 
 def _body(said: Outline, width: int) -> Iterator[Line]:
     if said.tone == "unknown":
         yield from _missing(said, width)
-    yield from _facts("Where", said.where_facts, width)
-    if said.also is not None:
-        yield from _wrapped(f"Failed the same way, not later: {said.also}", width, "  ", "    ")
-    if said.candidates is not None:
-        yield from _wrapped(f"One of: {said.candidates}", width, "  ", "    ")
     yield from _facts("Exception", said.exception, width)
     yield from _advice(said, width)
+    yield from _facts("Where", said.details, width)
     yield from _events(said, width)
     yield from _effects(said, width)
     yield from _readings(said, width)
@@ -78,7 +78,8 @@ def _body(said: Outline, width: int) -> Iterator[Line]:
 
 
 def _foot(said: Outline, width: int) -> Iterator[Line]:
-    who = () if said.tone == "success" else (Fact("Who can act", said.who_acts),)
+    is_told = said.tone == "success" or any(part.do.items for part in said.advice)
+    who = () if is_told else (Fact("Who can act", said.who_acts),)
     yield from _facts("Job", (*said.job_facts, *who), width)
     runs = tuple(f"{run.name}: {run.outcome}" for run in said.attempts.items)
     yield from _items("Runs", Listing(runs, said.attempts.left_out), width, "- ")
@@ -98,7 +99,8 @@ def _foot(said: Outline, width: int) -> Iterator[Line]:
 
 def _advice(said: Outline, width: int) -> Iterator[Line]:
     for part in said.advice:
-        yield from _title(f"What to do: {part.reader}" if part.reader else "What to do", width)
+        who = "" if said.tone == "success" else part.reader or said.who_acts
+        yield from _title(f"What to do: {who}" if who else "What to do", width)
         for k, phrase in enumerate(part.do.items, 1):
             lead = f"  {k}. "
             yield from _wrapped(phrase, width, lead, " " * len(lead))
