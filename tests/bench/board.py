@@ -29,6 +29,7 @@ from firstfault.app.board import StoredBoard
 from firstfault.model import board as b
 from firstfault.model import verdict as v
 from firstfault.store.database import Database, open_store
+from firstfault.store.failure_counts import SPANS
 from firstfault.store.failure_tables import INDEXES, failures
 from firstfault.store.failures import CONFIDENCES, DOMAINS, packed, words_of
 from firstfault.store.names import full
@@ -284,7 +285,7 @@ def _count(rows: Rows) -> None:
         "count(*), sum(node_s), sum(gpu_s) FROM failures GROUP BY 1, 2, 3, 4"
     )
     trial = "(f.host IS NOT NULL AND f.domain IN (2, 3))"
-    for days in (1, 8, 64):
+    for days in SPANS:
         rows.run(
             f"INSERT INTO node_days SELECT {days}, m.ended_at / {_DAY_MICRO} / {days}, m.node, "
             f"count(*), sum(CASE WHEN {trial} THEN 1 ELSE 0 END), "

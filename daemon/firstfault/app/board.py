@@ -154,7 +154,7 @@ class StoredBoard:
         """See `Board`."""
         if not reader.administrator:
             return ()
-        return self._in_slurm(self._standings(since, until, cluster))
+        return self._in_slurm(self._standings(since, until, cluster, None))
 
     def node(
         self,
@@ -168,8 +168,7 @@ class StoredBoard:
         if not reader.administrator:
             return None
         me = (cluster or "", node)
-        every = standing.standings(self._database, since, until, besides=me)
-        mine = [one for one in every if (one.cluster or "", one.node) == me]
+        mine = standing.standings(self._database, since, until, only=me)
         if not mine:
             return None
         of_node = b.FailureFilter(since=since, until=until, cluster=cluster, node=node)
@@ -298,8 +297,10 @@ class StoredBoard:
         until: dt.datetime,
         cluster: str | None,
     ) -> tuple[b.NodeStanding, ...]:
-        found = self.nodes(reader, since, until, cluster)
-        return tuple(one for one in found if one.initiated)[:SHOWN_NODES]
+        if not reader.administrator:
+            return ()
+        found = self._standings(since, until, cluster, SHOWN_NODES)
+        return self._in_slurm(tuple(one for one in found if one.initiated))
 
     def _in_slurm(self, found: Sequence[b.NodeStanding]) -> tuple[b.NodeStanding, ...]:
         states = self._states()
@@ -312,12 +313,12 @@ class StoredBoard:
         )
 
     def _standings(
-        self, since: dt.datetime, until: dt.datetime, cluster: str | None
+        self, since: dt.datetime, until: dt.datetime, cluster: str | None, most: int | None
     ) -> tuple[b.NodeStanding, ...]:
         # Whole days are counted: within a minute the answer is the same.
-        name = f"nodes {since:%Y%m%d} {until:%Y%m%d} {cluster}"
+        name = f"nodes {since:%Y%m%d} {until:%Y%m%d} {most} {cluster}"
         return self._kept.get(
-            name, lambda: standing.standings(self._database, since, until, cluster)
+            name, lambda: standing.standings(self._database, since, until, cluster, most=most)
         )
 
     def _quarantined(self) -> int:

@@ -18,7 +18,7 @@ from firstfault.store.failure_tables import (
 
 DAY = dt.timedelta(days=1)
 # Days of one row of ``node_days``.
-SPANS = (1, 8, 64)
+SPANS = (1, 4, 16, 64)
 PPM = 1_000_000
 NOBODY = 0  # in place of a user, where Slurm has told none
 

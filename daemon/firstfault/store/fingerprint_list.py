@@ -52,9 +52,7 @@ def page(
         if reader.administrator:
             found = _of_all(connection, begin, limit + 1)
         else:
-            found = _of_some(connection, reader)
-            if begin is not None:
-                found = [one for one in found if (_micro(one.last_at), one.key) < begin]
+            found = _of_some(connection, reader, begin, limit + 1)
         more, found = len(found) > limit, found[:limit]
         shown = _shown(connection, reader, found, now)
     end = found[-1] if more else None
@@ -75,7 +73,7 @@ def one(
         if reader.administrator:
             found = _of_all(connection, None, 1, key)
         else:
-            found = _of_some(connection, reader, key)
+            found = _of_some(connection, reader, None, 1, key)
         shown = _shown(connection, reader, found, now)
     return shown[0] if shown else None
 
@@ -128,39 +126,41 @@ def _of_all(
     return [_Seen(*row, of_each.get(row.key, 0)) for row in rows]
 
 
-def _of_some(connection: sa.Connection, reader: Reader, key: int | None = None) -> list[_Seen]:
+def _of_some(
+    connection: sa.Connection,
+    reader: Reader,
+    begin: tuple[int, int] | None,
+    limit: int,
+    key: int | None = None,
+) -> list[_Seen]:
     """Of the failures that the reader may see, the last seen first."""
     c = failures.c
-    joined: dict[int, list[tuple[Any, ...]]] = {}
-    for share in shares(connection, reader):
-        query = (
-            sa.select(
-                c.fingerprint,
-                c.user,
-                sa.func.min(c.ended_at),
-                sa.func.max(c.ended_at),
-                sa.func.count(),
-                sa.func.max(c.key),
-            )
-            .where(*share, c.fingerprint.is_not(None))
-            .group_by(c.fingerprint, c.user)
+    columns = (c.fingerprint, c.user, c.ended_at, c.key)
+    mine = c.fingerprint.is_not(None) if key is None else c.fingerprint == key
+    seen = [sa.select(*columns).where(*share, mine) for share in shares(connection, reader)]
+    if not seen:
+        return []
+    rows = sa.union_all(*seen).subquery().c
+    last_at = sa.func.max(sa.type_coerce(rows.ended_at, sa.BigInteger))
+    query = (
+        sa.select(
+            rows.fingerprint,
+            sa.func.min(rows.ended_at),
+            sa.func.max(rows.ended_at),
+            sa.func.count(),
+            sa.func.max(rows.key),
+            sa.func.count(sa.func.coalesce(rows.user, 0).distinct()),
         )
-        if key is not None:
-            query = query.where(c.fingerprint == key)
-        for number, *rest in connection.execute(query):
-            joined.setdefault(number, []).append(tuple(rest))
-    found = [
-        _Seen(
-            key=number,
-            first_at=min(row[1] for row in rows),
-            last_at=max(row[2] for row in rows),
-            failures=sum(row[3] for row in rows),
-            newest=max(row[4] for row in rows),
-            users=len({row[0] for row in rows}),
+        .group_by(rows.fingerprint)
+        .order_by(last_at.desc(), rows.fingerprint.desc())
+        .limit(limit)
+    )
+    if begin is not None:
+        at, number = begin
+        query = query.having(
+            sa.or_(last_at < at, sa.and_(last_at == at, rows.fingerprint < number))
         )
-        for number, rows in joined.items()
-    ]
-    return sorted(found, key=lambda each: (each.last_at, each.key), reverse=True)
+    return [_Seen(*row) for row in connection.execute(query)]
 
 
 def _shown(

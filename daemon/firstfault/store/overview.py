@@ -99,6 +99,19 @@ def counts(
     )
 
 
+def total(
+    database: Database,
+    reader: Reader,
+    since: dt.datetime,
+    until: dt.datetime,
+    cluster: str | None,
+) -> Count:
+    """All that the reader may see of the failures that ended in this time."""
+    step = step_s(since, until)
+    with database.reading() as connection:
+        return _sum(list(_counted(connection, reader, since, until, cluster, step, alike=True)))
+
+
 def _most(those: Sequence[Counted]) -> str:
     domains = Counter[str]()
     for one in those:
@@ -121,7 +134,10 @@ def _counted(
     until: dt.datetime,
     cluster: str | None,
     step: int,
+    *,
+    alike: bool = False,
 ) -> Iterator[Counted]:
+    # ``alike``: all are summed up, whatever their step, domain and cause.
     number = None
     if cluster is not None:
         name = names.full("cluster", cluster)
@@ -130,35 +146,31 @@ def _counted(
             return
     first, last = -(-(since - EPOCH) // DAY), day_of(until)
     if not reader.administrator or step < DAY_S or last <= first:
-        yield from _directly(connection, reader, since, until, number, step)
+        yield from _directly(connection, reader, since, until, number, step, alike)
         return
-    yield from _of_days(connection, first, last, number, step)
+    yield from _of_days(connection, first, last, number, step, alike)
     for begin, end in ((since, EPOCH + first * DAY), (EPOCH + last * DAY, until)):
         if begin < end:
-            yield from _directly(connection, reader, begin, end, number, step)
+            yield from _directly(connection, reader, begin, end, number, step, alike)
 
 
 def _of_days(
-    connection: sa.Connection, first: int, last: int, cluster: int | None, step: int
+    connection: sa.Connection,
+    first: int,
+    last: int,
+    cluster: int | None,
+    step: int,
+    alike: bool,
 ) -> Iterator[Counted]:
     c = failure_days.c
     days, shift = step // DAY_S, _TO_MONDAY_S // DAY_S if step == WEEK_S else 0
     at = (c.day + shift) // days
-    query = (
-        sa.select(
-            at,
-            c.domain,
-            c.cause,
-            sa.func.sum(c.failures),
-            sa.func.sum(c.node_s),
-            sa.func.sum(c.gpu_s),
-        )
-        .where(c.day >= first, c.day < last)
-        .group_by(at, c.domain, c.cause)
+    query = sa.select(sa.func.sum(c.failures), sa.func.sum(c.node_s), sa.func.sum(c.gpu_s)).where(
+        c.day >= first, c.day < last
     )
     if cluster is not None:
         query = query.where(c.cluster == cluster)
-    yield from _read(connection, query)
+    yield from _read(connection, query, () if alike else (at, c.domain, c.cause))
 
 
 def _directly(
@@ -168,33 +180,31 @@ def _directly(
     until: dt.datetime,
     cluster: int | None,
     step: int,
+    alike: bool,
 ) -> Iterator[Counted]:
     c = failures.c
     shift = _TO_MONDAY_S if step == WEEK_S else 0
     at = (sa.type_coerce(c.ended_at, sa.BigInteger) + shift * _MICRO) // (step * _MICRO)
     for share in shares(connection, reader):
-        query = (
-            sa.select(
-                at,
-                c.domain,
-                c.cause,
-                sa.func.count(),
-                sa.func.sum(c.node_s),
-                sa.func.sum(c.gpu_s),
-            )
-            .where(*share, c.ended_at >= _time(since), c.ended_at < _time(until))
-            .group_by(at, c.domain, c.cause)
+        query = sa.select(sa.func.count(), sa.func.sum(c.node_s), sa.func.sum(c.gpu_s)).where(
+            *share, c.ended_at >= _time(since), c.ended_at < _time(until)
         )
         if cluster is not None:
             query = query.where(quiet(c.cluster) == cluster)
-        yield from _read(connection, query)
+        yield from _read(connection, query, () if alike else (at, c.domain, c.cause))
 
 
-def _read(connection: sa.Connection, query: sa.Select[*tuple[Any, ...]]) -> Iterator[Counted]:
-    for at, domain, cause, failed, node_s, gpu_s in connection.execute(query):
-        yield Counted(
-            int(at), domain, cause, Count(int(failed), float(node_s or 0), float(gpu_s or 0))
-        )
+def _read(
+    connection: sa.Connection,
+    sums: sa.Select[*tuple[Any, ...]],
+    by: Sequence[sa.ColumnElement[int]],
+) -> Iterator[Counted]:
+    """The ``sums`` of failures, each by step, domain and cause; of all alike where these are not
+    given."""
+    for failed, node_s, gpu_s, *key in connection.execute(sums.add_columns(*by).group_by(*by)):
+        at, domain, cause = key or (0, 0, 0)
+        count = Count(int(failed or 0), float(node_s or 0), float(gpu_s or 0))
+        yield Counted(int(at), domain, cause, count)
 
 
 def _number(at: dt.datetime, step: int) -> int:

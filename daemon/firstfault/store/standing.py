@@ -6,10 +6,11 @@ docs/decisions/0010-which-nodes-are-suspect.md says why it is counted so.
 from __future__ import annotations
 
 import datetime as dt
+import heapq
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -25,7 +26,7 @@ from firstfault.store.schema import UtcTime
 LEVEL = 0.01
 LEAST = 3
 # Of so many of the most suspicious nodes their causes are told.
-TOLD = 200
+TOLD = 100
 _Z95 = 1.959964
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _SYSTEM = DOMAINS["system"]
@@ -44,11 +45,9 @@ class Part(NamedTuple):
 
 
 class Began(NamedTuple):
-    """The failures that began on a node and may be the system's: by cause, and whose they were."""
+    """The failures that began on a node and may be the system's: by cause, and the last one."""
 
     causes: dict[int, int]
-    users: frozenset[int | None]
-    system: int
     last_at: dt.datetime
 
 
@@ -60,14 +59,19 @@ def at_least(successes: int, trials: int, probability: float) -> float:
         return 0.0
     if probability >= 1.0:
         return 1.0
-    log_p, log_q = math.log(probability), math.log1p(-probability)
-    total, of_all = 0.0, math.lgamma(trials + 1)
-    for count in range(successes, trials + 1):
-        ways = of_all - math.lgamma(count + 1) - math.lgamma(trials - count + 1)
-        term = math.exp(ways + count * log_p + (trials - count) * log_q)
+    ways = (
+        math.lgamma(trials + 1) - math.lgamma(successes + 1) - math.lgamma(trials - successes + 1)
+    )
+    odds = probability / (1.0 - probability)
+    term = math.exp(
+        ways + successes * math.log(probability) + (trials - successes) * math.log1p(-probability)
+    )
+    total = term
+    for count in range(successes, trials):
+        term *= (trials - count) / (count + 1) * odds
         total += term
         # Beyond the mean terms fall ever faster.
-        if count > trials * probability and term < total * 1e-12:
+        if term < total * 1e-12 and count > trials * probability:
             break
     return min(1.0, total)
 
@@ -88,10 +92,12 @@ def share_of(successes: int, trials: int) -> tuple[float, float]:
 def adjusted(probabilities: Sequence[float]) -> list[float]:
     """Each probability as it is after looking at so many (Benjamini and Hochberg)."""
     count = len(probabilities)
-    order = sorted(range(count), key=probabilities.__getitem__, reverse=True)
-    found, least = [1.0] * count, 1.0
-    for place, index in enumerate(order):
-        least = min(least, probabilities[index] * (count / (count - place)))
+    found = [1.0] * count
+    # What is certain stays so, and makes nothing else less likely.
+    unsure = [index for index, one in enumerate(probabilities) if one < 1.0]
+    least = 1.0
+    for place, index in enumerate(sorted(unsure, key=probabilities.__getitem__, reverse=True)):
+        least = min(least, probabilities[index] * (count / (len(unsure) - place)))
         found[index] = least
     return found
 
@@ -115,40 +121,60 @@ def standings(
     since: dt.datetime,
     until: dt.datetime,
     cluster: str | None = None,
-    besides: tuple[str, str] | None = None,
+    only: tuple[str, str] | None = None,
+    most: int | None = None,
 ) -> tuple[NodeStanding, ...]:
-    """All nodes of failed jobs, the most suspicious first.
+    """The nodes of failed jobs, the most suspicious first: all, or so many, or the one that
+    ``only`` names by cluster and name.
 
     Whole days of UTC are counted: those in which the time begins and ends, too. Causes are told of
-    the first `TOLD`, and of the node ``besides`` them (cluster, name).
+    the first `TOLD`.
     """
     first, last = day_of(since), day_of(until - dt.timedelta(microseconds=1)) + 1
     with database.reading() as connection:
-        known = _nodes(connection, cluster)
-        parts = [part for part in _parts(connection, first, last) if part.key in known]
+        parts = list(_parts(connection, first, last))
+        if cluster is not None:
+            mine = _nodes_of(connection, cluster)
+            parts = [part for part in parts if part.key in mine]
         levels = adjusted([chance(part) for part in parts])
-        ordered = sorted(
-            zip(parts, levels, strict=True),
-            key=lambda each: (each[1], -each[0].initiated, -each[0].took_part, known[each[0].key]),
-        )
-        told = [part.key for part, _ in ordered[:TOLD] if part.initiated]
-        told += [part.key for part, _ in ordered[TOLD:] if known[part.key] == besides]
+        paired: Iterable[tuple[float, Part]] = zip(levels, parts, strict=True)
+        if only is not None:
+            key = names.known_nodes(connection, only[0], [only[1]]).get(only[1])
+            paired = [(level, part) for level, part in paired if part.key == key]
+        ordered = sorted(paired, key=_suspicion) if most is None else _first(most, paired)
+        known = names.of_nodes(connection, [part.key for _, part in ordered])
+        told = [part.key for _, part in ordered[:TOLD] if part.initiated]
         began = _began(connection, told, first, last)
+        standing_out = [part for level, part in ordered if level < LEVEL]
+        suspects = _suspects(connection, standing_out, first, last)
         causes = names.of_numbers(
             connection, {cause for one in began.values() for cause in one.causes}
         )
-    made = [_standing(part, level, known, began.get(part.key), causes) for part, level in ordered]
+    made = [
+        _standing(part, level, part.key in suspects, known[part.key], began.get(part.key), causes)
+        for level, part in ordered
+    ]
     return tuple(sorted(made, key=lambda one: not one.suspect))
+
+
+def _first(most: int, paired: Iterable[tuple[float, Part]]) -> list[tuple[float, Part]]:
+    return heapq.nsmallest(most, paired, key=_suspicion)
+
+
+def _suspicion(one: tuple[float, Part]) -> tuple[float, int, int, int]:
+    level, part = one
+    return level, -part.initiated, -part.took_part, part.key
 
 
 def _standing(
     part: Part,
     level: float,
-    known: dict[int, tuple[str, str]],
+    suspect: bool,
+    named: tuple[str, str],
     began: Began | None,
     causes: dict[int | None, str],
 ) -> NodeStanding:
-    cluster, node = known[part.key]
+    cluster, node = named
     low, high = share_of(part.initiated, part.took_part)
     return NodeStanding(
         node=node,
@@ -159,7 +185,7 @@ def _standing(
         low=low,
         high=high,
         adjusted=level,
-        suspect=level < LEVEL and began is not None and _is_enough(part, began),
+        suspect=suspect,
         last_at=None if began is None else began.last_at,
         causes=()
         if began is None
@@ -170,9 +196,28 @@ def _standing(
     )
 
 
-def _is_enough(part: Part, began: Began) -> bool:
-    # One who sends the same job to the same nodes again and again blames always the same one.
-    return part.initiated - part.alone >= LEAST and (len(began.users) > 1 or began.system >= LEAST)
+def _suspects(connection: sa.Connection, parts: Sequence[Part], first: int, last: int) -> set[int]:
+    """Those of the nodes on which enough failures began, of users enough."""
+    enough = [part.key for part in parts if part.initiated - part.alone >= LEAST]
+    c = failures.c
+    found = set[int]()
+    for keys in names.parts(enough):
+        query = (
+            sa.select(
+                c.host,
+                sa.func.count(c.user.distinct()),
+                sa.func.sum(sa.case((c.domain == _SYSTEM, 1), else_=0)),
+            )
+            .where(*_on(keys, first, last))
+            .group_by(c.host)
+        )
+        # One who sends the same job to the same nodes again and again blames always the same one.
+        found.update(
+            host
+            for host, users, systems in connection.execute(query)
+            if users > 1 or systems >= LEAST
+        )
+    return found
 
 
 def spans(first: int, last: int) -> Iterator[tuple[int, int, int]]:
@@ -208,50 +253,36 @@ def _parts(connection: sa.Connection, first: int, last: int) -> Iterator[Part]:
         yield Part(key, int(took_part), int(trials), int(initiated), int(alone), int(ppm) / PPM)
 
 
-def _nodes(connection: sa.Connection, cluster: str | None) -> dict[int, tuple[str, str]]:
-    query = sa.select(nodes.c.key, nodes.c.cluster, nodes.c.node)
-    if cluster is not None:
-        query = query.where(nodes.c.cluster == cluster)
-    return {key: (of, node) for key, of, node in connection.execute(query)}
+def _nodes_of(connection: sa.Connection, cluster: str) -> set[int]:
+    query = sa.select(nodes.c.key).where(nodes.c.cluster == cluster)
+    return {*connection.execute(query).scalars()}
 
 
 def _began(
     connection: sa.Connection, keys: Iterable[int], first: int, last: int
 ) -> dict[int, Began]:
     c = failures.c
-    day = dt.timedelta(days=1)
-    since, until = (sa.bindparam(None, _EPOCH + number * day, UtcTime) for number in (first, last))
-    rows: dict[int, list[sa.Row[Any]]] = defaultdict(list)
+    causes: dict[int, dict[int, int]] = defaultdict(dict)
+    last_at: dict[int, dt.datetime] = {}
     for part in names.parts(sorted(keys)):
         query = (
-            sa.select(
-                c.host,
-                c.cause,
-                c.user,
-                c.domain,
-                sa.func.count().label("failed"),
-                sa.func.max(c.ended_at).label("last_at"),
-            )
-            .where(
-                c.host.in_(part),
-                c.ended_at >= since,
-                c.ended_at < until,
-                c.domain.in_(_MAY_BE_SYSTEMS),
-            )
-            .group_by(c.host, c.cause, c.user, c.domain)
+            sa.select(c.host, c.cause, sa.func.count(), sa.func.max(c.ended_at))
+            .where(*_on(part, first, last))
+            .group_by(c.host, c.cause)
         )
-        for row in connection.execute(query):
-            rows[row.host].append(row)
-    return {host: _sum(those) for host, those in rows.items()}
+        for host, cause, count, at in connection.execute(query):
+            causes[host][cause] = count
+            last_at[host] = max(at, last_at.get(host, at))
+    return {host: Began(those, last_at[host]) for host, those in causes.items()}
 
 
-def _sum(rows: Sequence[sa.Row[Any]]) -> Began:
-    causes: dict[int, int] = defaultdict(int)
-    for row in rows:
-        causes[row.cause] += row.failed
-    return Began(
-        causes=dict(causes),
-        users=frozenset(row.user for row in rows),
-        system=sum(row.failed for row in rows if row.domain == _SYSTEM),
-        last_at=max(row.last_at for row in rows),
+def _on(keys: Sequence[int], first: int, last: int) -> tuple[sa.ColumnElement[bool], ...]:
+    """The failures that began on these nodes in these days, and may be the system's."""
+    c, day = failures.c, dt.timedelta(days=1)
+    since, until = (sa.bindparam(None, _EPOCH + at * day, UtcTime) for at in (first, last))
+    return (
+        c.host.in_(keys),
+        c.ended_at >= since,
+        c.ended_at < until,
+        c.domain.in_(_MAY_BE_SYSTEMS),
     )
