@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import sysconfig
@@ -9,6 +10,7 @@ import time
 from collections.abc import Callable
 
 import pytest
+import requests
 
 from tests.cluster.session import TOP
 from tests.crash import stream
@@ -84,6 +86,17 @@ def test_it_is_started_once_it_says_that_it_is_ready_and_reports_under_its_harde
     assert state == "active"
     wait(lambda: any(reports.rglob("*.html")), daemon)
     assert daemon.shown(UNIT, "NRestarts") == "0"
+
+
+def test_logs_that_are_sent_are_explained_under_its_hardening(daemon: Machine) -> None:
+    (url,) = set(re.findall(r"event=pages url=(\S+)", daemon.journal(UNIT)))
+    log = (TOP / "tests/cases/exc/slurm.out").read_bytes()
+    answer = requests.post(
+        f"{url}/api/v1/explain", data=log, headers={"content-type": "text/plain"}, timeout=60
+    )
+
+    assert answer.status_code == 200, answer.text + daemon.journal(UNIT)[-3000:]
+    assert answer.json()["verdict"]["cause"]["id"] == "python.exception"
 
 
 def test_a_reload_reads_the_configuration_again(daemon: Machine) -> None:
