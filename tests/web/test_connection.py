@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from firstfault.model.board import Reader
+from firstfault.web import server
 from firstfault.web.application import application
 from firstfault.web.connection import HEAD_BYTES, Connection
 from firstfault.web.places import Place
@@ -59,6 +61,22 @@ def is_cut(sock: socket.socket) -> bool:
     except ConnectionResetError:
         pass
     return True
+
+
+def test_the_parts_of_an_answer_do_not_wait_for_one_another() -> None:
+    class Told(Connection):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+            sock = transport.get_extra_info("socket")
+            nodelay.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            super().connection_made(transport)
+
+    nodelay: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "Connection", Told)
+        with asked(application(PLACES)) as client:
+            client.get("/")
+
+    assert nodelay and all(nodelay)
 
 
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n"

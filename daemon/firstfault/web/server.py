@@ -22,7 +22,8 @@ IS_ENDING = "firstfault.is_ending"
 def listener(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one. Raises OSError."""
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small parts at once (TCP_NODELAY) only where it sees that this is TCP.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
