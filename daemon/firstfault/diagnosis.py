@@ -33,20 +33,25 @@ from firstfault.model.run import Run, Told
 from firstfault.readers.alarm import alarms
 from firstfault.readers.kind import Kind, kind
 from firstfault.report import causes
+from firstfault.runs.reading import read_documents
+from firstfault.runs.told import ReadAll
 from firstfault.runs.told import told as read
 from firstfault.signatures import forget_exceptions
 
 
-def diagnose(case: Case) -> v.Verdict:
-    """The verdict on ``case``; the same case gives the same verdict, in any order of its parts."""
+def diagnose(case: Case, read_all: ReadAll = read_documents) -> v.Verdict:
+    """The verdict on ``case``; the same case gives the same verdict, in any order of its parts.
+
+    ``read_all`` reads the case's documents.
+    """
     try:
-        return _diagnose(case)
+        return _diagnose(case, read_all)
     finally:
         forget_exceptions()
 
 
-def _diagnose(case: Case) -> v.Verdict:
-    told = read(case)
+def _diagnose(case: Case, read_all: ReadAll) -> v.Verdict:
+    told = read(case, read_all)
     found = [findings(told, run) for run in told.runs]
     answer = answering(told, found)
     if answer.index is None:

@@ -23,6 +23,7 @@ from firstfault.app.incidents import Incidents, Reservations
 from firstfault.app.journal import say, trouble
 from firstfault.app.left_over import LeftOver
 from firstfault.app.links import Links
+from firstfault.app.reading_processes import ReadingProcesses
 from firstfault.app.retention import Retention
 from firstfault.app.rights import Coordinators
 from firstfault.app.routing import OWN, by_rules
@@ -178,7 +179,8 @@ def _judge(parts: Parts, settling: Settling) -> int:
     config, timing = parts.config, settling.timing()
     channels, shadow = tuple(parts.channels), tuple(kept_back(config, parts.channels))
     route = by_rules(parts.database, parts.rules, channels)
-    done = passes.judge(parts.database, diagnose, timing, channels, now, config.ends, shadow, route)
+    judged = partial(diagnose, read_all=ReadingProcesses())
+    done = passes.judge(parts.database, judged, timing, channels, now, config.ends, shadow, route)
     if done:
         for name in parts.channels:
             parts.bells.ring(name)

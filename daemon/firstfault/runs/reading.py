@@ -74,6 +74,11 @@ def document_order(document: Document) -> tuple[str, str, int]:
     return document.name, document.host or "", document.size or 0
 
 
+def read_documents(documents: Sequence[Document]) -> list[Read]:
+    """What the readers find in each of the documents."""
+    return [read_document(document) for document in documents]
+
+
 def read_document(document: Document) -> Read:
     """What the reader of the document's kind finds in it."""
     return msgspec.structs.replace(_read(unpacked(document)), document=document)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from firstfault.model.case import Case
+from firstfault.model.document import Document
 from firstfault.model.event import Cancelled, EndFacts, NodeFailure, OomNoticed, TaskEnd
 from firstfault.model.run import Happened, Told
 from firstfault.model.slurm import JobFacts
@@ -21,19 +22,21 @@ from firstfault.runs.reading import (
     of_folder,
     of_the_job,
     one_job,
-    read_document,
+    read_documents,
     with_slurms_names,
 )
 from firstfault.runs.splitting import launches
 
 T = TypeVar("T")
+# What reads documents, in their order.
+ReadAll = Callable[[Sequence[Document]], list[Read]]
 _ANOTHERS = "The output names no node of the job that accounting tells of: it may be another job's."
 _CLASH = "Several steps place the same task on different hosts: hosts are left open."
 
 
-def told(case: Case) -> Told:
-    """Everything that the case's documents tell."""
-    reads = [read_document(document) for document in sorted(case.documents, key=document_order)]
+def told(case: Case, read_all: ReadAll = read_documents) -> Told:
+    """Everything that the case's documents tell; ``read_all`` reads them."""
+    reads = read_all(sorted(case.documents, key=document_order))
     ends = [event for each in reads for event in each.events if isinstance(event, EndFacts)]
     facts = case.facts or one_job(reads)
     nodes = _nodes(facts, ends)

@@ -48,6 +48,8 @@ __all__ = [
     "meaning_of_exception",
     "parse",
     "signatures",
+    "site_signatures",
+    "use_compiled",
     "use_site",
     "words_of_lines",
 ]
@@ -115,13 +117,23 @@ def use_site(texts: Mapping[str, str]) -> int:
     own = [each for target in TARGETS for each in signatures(target) if each not in before]
     for order in _ordered([*own, *found]).values():
         overlaps(order)
+    use_compiled(found)
+    return len(found)
+
+
+def site_signatures() -> tuple[Compiled, ...]:
+    """The site's own that count, for another process's `use_compiled`."""
+    return tuple(_site)
+
+
+def use_compiled(found: Iterable[Compiled]) -> None:
+    """Makes a site's own signatures count that were found sound before."""
     _site[:] = found
     _known.cache_clear()
     _by_words.cache_clear()
     forget_exceptions()
     known_anchors.cache_clear()
     words_of_lines.cache_clear()
-    return len(found)
 
 
 def _files() -> Iterator[tuple[str, str]]:
