@@ -70,6 +70,8 @@ def the_boards(database: Database) -> None:
         board.newest_at(reader)
         for which in filters(shown):
             first = board.failures(reader, which, limit=1)
+            if first.next is None:
+                continue
             second = board.failures(reader, which, first.next, limit=1)
             board.failures(reader, which, second.previous, limit=1)
     board.node(boards.ADMINISTRATOR, "main", "n07", until - 90 * day, until)
@@ -90,10 +92,8 @@ def filters(shown: b.Failure) -> Iterator[b.FailureFilter]:
     fields |= {"text": "rank job memory", "cause": "memory."}
     several = itertools.combinations(fields, 2)
     for names in ((), *((name,) for name in fields), *several, tuple(fields)):
-        # All that is ordered by the time, and all by something else, is asked alike.
-        for sort in (
-            ("-ended", "-lost") if len(names) == 2 else ("-ended", "ended", "-lost", "-nodes")
-        ):
+        # Two together are read by the index of one: which, is the same in every order.
+        for sort in ("-lost",) if len(names) == 2 else ("-ended", "ended", "-lost", "-nodes"):
             given = {name: fields[name] for name in names}
             yield b.FailureFilter(**given, sort=sort)
 

@@ -68,6 +68,13 @@ def size(database: Database) -> int:
         return _size(connection)
 
 
+def unjudged_since(database: Database) -> dt.datetime | None:
+    """When the first job was seen of those without a verdict; None where each has one."""
+    query = sa.select(sa.func.min(jobs.c.first_seen_at)).where(jobs.c.state.in_(_UNJUDGED))
+    with database.reading() as connection:
+        return connection.execute(query).scalar()
+
+
 def last_record_at(database: Database, delivery_key: int) -> dt.datetime | None:
     """When the last record of a delivery's job was stored; None where none is kept any more."""
     job_key = sa.select(deliveries.c.job_key).where(deliveries.c.key == delivery_key)

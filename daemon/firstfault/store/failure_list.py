@@ -30,7 +30,7 @@ from firstfault.store.failure_tables import (
 )
 from firstfault.store.failures import CONFIDENCES, DOMAINS, words_of
 from firstfault.store.schema import UtcTime, jobs
-from firstfault.store.scope import Conditions, quiet, shares
+from firstfault.store.scope import Conditions, Share, quiet, shares
 
 MOST = 1000
 _MOST_WORDS = 8
@@ -240,7 +240,7 @@ def _value(sort: str) -> sa.ColumnElement[int]:
 def _query(
     driver: _Driver,
     wanted: _Wanted,
-    share: Conditions,
+    share: Share,
     sort: str,
     begin: Place | None,
     up: bool,
@@ -262,7 +262,7 @@ def _query(
     )
     if driver.table is not failures:
         query = query.join_from(driver.table, failures, c.key == key)
-    query = query.where(*(each for each in share if not any(each is one for one in driver.where)))
+    query = query.where(*(share.others if driver.name == "share" else share.checked))
     for name, number in wanted.equal.items():
         if driver.name != name:
             query = query.where(quiet(c[name]) == number)
@@ -302,7 +302,7 @@ def _times(at: sa.ColumnElement[Any], wanted: _Wanted) -> list[sa.ColumnElement[
 
 
 def _drivers(
-    connection: sa.Connection, wanted: _Wanted, share: Conditions, sort: str
+    connection: sa.Connection, wanted: _Wanted, share: Share, sort: str
 ) -> Iterable[_Driver]:
     """The narrowest way to the rows; of a family of causes, one for each of them."""
     c = failures.c
@@ -324,24 +324,29 @@ def _drivers(
         )
         if name in wanted.equal
     ]
-    if share:
-        ways.append([_Driver(failures, share[:1], "share")])
-    if wanted.causes is not None and not share:
+    if share.column is not None:
+        ways.append([_Driver(failures, (share.column == share.number,), "share")])
+    if wanted.causes is not None and share.column is None:
         ways.append([_Driver(failures, (c.cause == cause,), "cause") for cause in wanted.causes])
     by_time = [_Driver(failures, (), "")]
     if wanted.since is not None or not ways:
         ways.append(by_time)
-    if len(ways) == 1 and (ways[0] is not by_time or sort.endswith("ended")):
+    if len(ways) == 1 and sort.endswith("ended"):
         return ways[0]
     sizes = [sum(_size(connection, driver, wanted) for driver in way) for way in ways]
-    size, way = min(zip(sizes, ways, strict=True), key=lambda each: each[0])
-    if (
-        size >= _FAR
-        and not sort.endswith("ended")
-        and (way[0].table is not failures or way is by_time)
-    ):
+    size, way = min(zip(sizes, ways, strict=True), key=lambda each: (each[0], _cost(each[1][0])))
+    by_others = bool(wanted.words or wanted.nodes) or not way[0].where
+    if size >= _FAR and by_others and not sort.endswith("ended"):
+        # In the order that is wanted a page is full long before all rows are read.
         return [_Driver(failures, (), sort)]
     return way
+
+
+def _cost(driver: _Driver) -> int:
+    """Of ways that are as wide, the one that holds most of what is asked for is the least."""
+    if driver.table is not failures:
+        return 1
+    return 0 if driver.where else 2
 
 
 def _size(connection: sa.Connection, driver: _Driver, wanted: _Wanted) -> int:

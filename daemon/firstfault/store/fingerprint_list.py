@@ -137,7 +137,9 @@ def _of_some(
     c = failures.c
     columns = (c.fingerprint, c.user, c.ended_at, c.key)
     mine = c.fingerprint.is_not(None) if key is None else c.fingerprint == key
-    seen = [sa.select(*columns).where(*share, mine) for share in shares(connection, reader)]
+    seen = [
+        sa.select(*columns).where(*share.searched, mine) for share in shares(connection, reader)
+    ]
     if not seen:
         return []
     rows = sa.union_all(*seen).subquery().c
@@ -215,7 +217,7 @@ def _back(
         first: list[dt.datetime] = []
         last: list[dt.datetime] = []
         for share in of_shares:
-            mine = sa.and_(c.fingerprint == key, *share)
+            mine = sa.and_(c.fingerprint == key, *share.checked)
             after = sa.select(c.ended_at).where(mine, c.ended_at >= recent).order_by(c.ended_at)
             before = (
                 sa.select(c.ended_at).where(mine, c.ended_at < recent).order_by(c.ended_at.desc())

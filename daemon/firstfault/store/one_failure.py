@@ -105,7 +105,7 @@ def ends(database: Database, reader: Reader, job: str) -> tuple[Failure, ...]:
             query = (
                 sa.select(jobs.c.key)
                 .join(failures, failures.c.key == jobs.c.key)
-                .where(jobs.c.job == job, *share)
+                .where(jobs.c.job == job, *share.checked)
             )
             keys += connection.execute(query.order_by(*by_end).limit(RECORDS)).scalars().all()
         shown = shown_failures(connection, keys)
@@ -132,7 +132,7 @@ def _job(
     rows = [
         row
         for share in shares(connection, reader)
-        if (row := connection.execute(query.where(*share)).first()) is not None
+        if (row := connection.execute(query.where(*share.checked)).first()) is not None
     ]
     return max(rows, key=lambda row: row.incarnation, default=None)
 
@@ -181,7 +181,8 @@ def newest_at(database: Database, reader: Reader) -> tuple[int, dt.datetime | No
     with database.reading() as connection:
         newest = max(
             (
-                connection.execute(sa.select(sa.func.max(number)).where(*share)).scalar() or 0
+                connection.execute(sa.select(sa.func.max(number)).where(*share.searched)).scalar()
+                or 0
                 for share in shares(connection, reader)
             ),
             default=0,

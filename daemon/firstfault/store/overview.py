@@ -187,7 +187,7 @@ def _directly(
     at = (sa.type_coerce(c.ended_at, sa.BigInteger) + shift * _MICRO) // (step * _MICRO)
     for share in shares(connection, reader):
         query = sa.select(sa.func.count(), sa.func.sum(c.node_s), sa.func.sum(c.gpu_s)).where(
-            *share, c.ended_at >= _time(since), c.ended_at < _time(until)
+            *share.searched, c.ended_at >= _time(since), c.ended_at < _time(until)
         )
         if cluster is not None:
             query = query.where(quiet(c.cluster) == cluster)
