@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 
 import pytest
+import requests
+from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 
 from firstfault.model.board import NOBODY, Reader
 from firstfault.web.access import Identity
@@ -207,13 +213,51 @@ def test_a_machine_needs_no_form_token(client: Client) -> None:
         ("evil.example@localhost", False),
         ("localhost/x", False),
         ("localhost#x", False),
-        ("localhost:99999", False),
+        ("localhost:999999", False),
+        ("localhost:x", False),
+        ("[::1", False),
+        ("[::1]x", False),
+        ("10.1.2.3", False),
     ],
 )
 def test_only_the_pages_own_names_are_answered_to(client: Client, host: str, fine: bool) -> None:
     answer = client.get("/", headers=as_("alice", host=host))
 
     assert answer.status_code == (200 if fine else 421)
+
+
+def test_off_loopback_addresses_and_this_machines_name_are_answered_to() -> None:
+    hosts = names_of("0.0.0.0")
+
+    for name in ("10.1.2.3:8765", "[2001:db8::1]", socket.gethostname()):
+        assert hosts.allows(Headers({"host": name})), name
+    for name in ("evil.example", "10.1.2.3.evil.example", "0x7f.1", "10.1.2"):
+        assert not hosts.allows(Headers({"host": name})), name
+
+
+def test_a_reader_has_only_so_many_answers_that_last() -> None:
+    async def ever(_request: Request, _reader: Reader) -> Response:
+        async def parts() -> AsyncIterator[bytes]:
+            while True:
+                yield b"x"
+                await asyncio.sleep(0.05)
+
+        return StreamingResponse(parts())
+
+    with asked(application([Place("/live", ever, "reader", streams=True)])) as client:
+        with ExitStack() as stack:
+            for _ in range(20):
+                answer = requests.get(f"{client.base}/live", stream=True, timeout=10)
+                assert stack.enter_context(answer).status_code == 200
+            assert client.get("/live").status_code == 503
+            # Its head alone holds no place.
+            assert client.ask("HEAD", "/live").status_code in (200, 503)
+        end = time.monotonic() + 10
+        while client.ask("HEAD", "/live").status_code == 503:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        for _ in range(30):
+            assert client.ask("HEAD", "/live").status_code == 200
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -14,6 +14,7 @@ from typing import IO, NamedTuple
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from firstfault.model.board import NOBODY, Reader
@@ -114,7 +115,7 @@ class Guard:
         # What a proxy or a command got wrong is mended by who reads the log; nobody fills it.
         if identity.why and not self._noted.take(identity.why[:40]):
             peer = request.client.host if request.client else ""
-            values = {"reason": identity.why, "peer": peer, "path": request.url.path[:200]}
+            values = {"reason": identity.why, "peer": peer, "path": request.scope["path"][:200]}
             LOGGER.warning("access-refused", extra={"values": values})
 
     async def check_change(self, request: Request, place: Place, identity: Identity) -> None:
@@ -206,6 +207,9 @@ class Guarded:
         async with guard.room(place, reader, request), guard.streaming(place, reader, request):
             if request.method not in _CHANGING:
                 _check_signed(identity, _EMPTY)
+                if place.streams and request.method == "HEAD":  # the answer itself has no end
+                    await Response()(request.scope, request.receive, send)
+                    return
                 response = await place.handler(request, reader)
                 await response(request.scope, request.receive, send)
                 return

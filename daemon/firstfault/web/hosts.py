@@ -7,26 +7,34 @@ otherwise read the pages with its visitor's rights.
 from __future__ import annotations
 
 import ipaddress
+import re
+import socket
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
+from firstfault.web.settings import is_loopback
+
+_PLACE = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,255})(:[0-9]{1,5})?")
+
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Hosts:
-    """The names, without ports. ``*`` allows every one."""
+    """The names, without ports; ``*`` allows every one. With ``addresses`` every address that is
+    written as a number is one, too: no name can be made to resolve to it."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], *, addresses: bool = False) -> None:
         self._names = frozenset(name.rstrip(".").lower() for name in names)
+        self._addresses = addresses
 
     def allows(self, headers: Headers) -> bool:
         """True where a request has one Host header, and it is one of the names."""
         given = headers.getlist("host")
         if len(given) != 1:
             return False
-        return self._is_known(f"//{given[0]}")
+        return self._is_known(given[0])
 
     def are_origin(self, headers: Headers) -> bool:
         """True unless the headers tell that a page of another site makes the request."""
@@ -39,28 +47,32 @@ class Hosts:
     def _is_own(self, origin: str, host: str) -> bool:
         scheme, _, place = origin.partition("://")
         # A proxy may answer for another port, or another scheme, than this server sees.
-        return scheme in ("http", "https") and (place == host or self._is_known(f"//{place}"))
+        return scheme in ("http", "https") and (place == host or self._is_known(place))
 
-    def _is_known(self, url: str) -> bool:
-        try:
-            parts = urlsplit(url)
-            name, _ = parts.hostname, parts.port
-        except ValueError:
+    def _is_known(self, place: str) -> bool:
+        match = _PLACE.fullmatch(place)
+        if match is None:
             return False
-        if not name or "@" in parts.netloc or parts.netloc != url[2:]:
-            return False
-        return "*" in self._names or name.rstrip(".") in self._names
+        name = match["name"].strip("[]").rstrip(".").lower()
+        if "*" in self._names or name in self._names:
+            return True
+        return self._addresses and _is_address(name)
 
 
 def names_of(host: str, public_url: str = "", more: Iterable[str] = ()) -> Hosts:
-    """The names of pages that listen on ``host`` and are known to readers as ``public_url``."""
+    """The names of pages that listen on ``host`` and are known to readers as ``public_url``; off
+    loopback this machine's own, too."""
     names = {host, *more}
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = host == "localhost"
-    if loopback:
-        names.update(LOOPBACK)
+    loopback = is_loopback(host)
+    names.update(LOOPBACK if loopback else (socket.gethostname(),))
     if public_url:
         names.add(urlsplit(public_url).hostname or "")
-    return Hosts(name for name in names if name)
+    return Hosts((name for name in names if name), addresses=not loopback)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

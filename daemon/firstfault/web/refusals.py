@@ -62,12 +62,17 @@ def absent() -> Refusal:
 
 def wants_json(request: Request) -> bool:
     """True for what machines read."""
-    return request.url.path.endswith(".json")
+    return _path(request).endswith(".json")
+
+
+def _path(request: Request) -> str:
+    # Not by the URL: with a Host header that is none it cannot be made.
+    return str(request.scope["path"])
 
 
 def answer(request: Request, refusal: Refusal) -> Response:
     """The answer to a request that is refused."""
-    if request.url.path.startswith("/api/"):
+    if _path(request).startswith("/api/"):
         title = HTTPStatus(refusal.status).phrase
         return problems.response(Problem(refusal.status, title, refusal.said), refusal.headers)
     if wants_json(request):
