@@ -351,6 +351,7 @@ def test_a_loaders_worker_that_died_of_a_bus_error_was_not_killed() -> None:
         "WARNING checkpoint skipped",
         "reducing the batch to 4",
         "shard 7: retrying in 5 s",
+        "building the cache anew",
     ],
 )
 def test_an_exception_behind_which_its_program_says_that_it_goes_on_is_not_surely_the_end(
@@ -364,3 +365,39 @@ def test_an_exception_behind_which_its_program_says_that_it_goes_on_is_not_surel
 
     assert sure_cause(made.judged(made.console(caught, end))) is None
     assert sure_cause(made.judged(made.console(hooked, end))) == "python.exception"
+
+
+LOGGED = "2026-11-30 10:00:00,000 ERROR train: giving up on shard 3"
+LATER = [f"2026-11-30 10:00:0{each},000 INFO train: shard {each} read" for each in range(4, 8)]
+
+
+@pytest.mark.parametrize(("later", "sure"), [(LATER, None), (LATER[:1], "storage.io-error")])
+def test_an_exception_that_a_program_logged_and_that_its_log_goes_on_after_is_not_surely_the_end(
+    later: list[str], sure: str | None
+) -> None:
+    error = made.raised("OSError: [Errno 5] Input/output error: '/data/shard-3.tar'")
+    end = [*made.noticed(0, 700, 1), *made.table((0, 0, 1, 700))]
+    verdict = made.judged(made.console(made.of_rank(0, None, [LOGGED, *error, *later]), end))
+
+    assert verdict.cause.id == "storage.io-error"
+    assert sure_cause(verdict) == sure
+
+
+@pytest.mark.parametrize(
+    ("error", "sure"),
+    [
+        ("AssertionError: expected no 'CUDA out of memory. Tried to allocate' in the log", None),
+        ("ValueError: the test 'No space left on device' failed", None),
+        (
+            "OSError: [Errno 28] No space left on device: '/scratch/my run/step 4.pt'",
+            "storage.full",
+        ),
+        ("ModuleNotFoundError: No module named 'apex'", "python.import"),
+    ],
+)
+def test_what_an_exception_quotes_is_not_surely_what_happened(error: str, sure: str | None) -> None:
+    end = [*made.noticed(0, 700, 1), *made.table((0, 0, 1, 700))]
+
+    assert (
+        sure_cause(made.judged(made.console(made.of_rank(0, 0, made.raised(error)), end))) == sure
+    )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from firstfault.model.event import Frame, Traceback
 from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, ExceptionFacts, weaker
-from firstfault.signatures import Signature
+from firstfault.signatures import Signature, meaning_of_exception
 
 # What these say may as well be the loss of a peer, of a worker or of a store.
 _BROKEN_LINK = re.compile(
@@ -40,6 +40,8 @@ _ADVICE = re.compile(
     r"|In addition, you can set|making sure all |If you already have done|Exception raised from "
 )
 _MOST_LINES, _LONGEST_LINE = 4, 200
+# Whole sentences in quotes; a path or a name is none.
+_QUOTE = re.compile(r"(?<![\w\]])(['\"`])(?=[^'\"`\s]{1,40} [^'\"`\s]{1,40} )[^'\"`]{1,400}\1")
 
 
 def own_frame(frames: Sequence[Frame]) -> Frame | None:
@@ -80,11 +82,21 @@ def worth(event: Traceback, said: Signature | None, *, cut: bool) -> str:
         return LIKELY if said is None else weaker(LIKELY, said.at_most)
     if said is not None:
         # An envelope in a rank's own words: what was in it is not told.
-        return POSSIBLE if said.means == "launcher" else said.at_most
+        limit = POSSIBLE if said.means == "launcher" else said.at_most
+        return weaker(limit, LIKELY) if _is_quoted(event, said) else limit
     unclear = (
         is_collectives(event) or _BROKEN_LINK.search(event.type) or _WORKER.match(event.message)
     )
     return POSSIBLE if unclear else CONFIRMED
+
+
+# A message may quote another program's words; an assertion may tell what it expected.
+def _is_quoted(event: Traceback, said: Signature) -> bool:
+    bare = _QUOTE.sub("''", event.message)
+    if bare == event.message:
+        return False
+    left = meaning_of_exception(event.type, bare)
+    return left is None or left.means != said.means
 
 
 def same_key(event: Traceback, means: str | None) -> str:

@@ -27,6 +27,8 @@ _MOST_MORE = 20
 _WORK = 3
 # A word of going on stands right behind the exception that it is about.
 _BEHIND = 2
+# So many lines of the log behind an exception that was logged tell that the program went on.
+_LOGS = 3
 # Each line that begins a traceback has one of these, but those with torch's own prefix.
 WORDS = ('File "', "Traceback (m")
 # What a pool prints around the traceback of its process.
@@ -54,6 +56,9 @@ class TracebackReader:
         self._step: int | None = None
         self._steps: deque[int] = deque(maxlen=_WORK)
         self._caught: set[int] = set()
+        # Exceptions that a program wrote into its log, and where the stream's last log lines are.
+        self._logged: set[Place] = set()
+        self._logs: deque[int] = deque(maxlen=_LOGS)
         self._marks: dict[Place, int] = {}
         self._torn: tuple[Reading, int] | None = None
 
@@ -99,15 +104,22 @@ class TracebackReader:
             self._said += 1
             if stack_lines.was_handled(text):
                 self._caught.add(self._said)
+            if stack_lines.is_log(text):
+                self._logs.append(self._said)
             step = advanced_to(text)
             if step is not None and step != self._step:
                 self._step = step
                 self._steps.append(self._said)
 
     def worked(self, place: Place) -> bool:
-        """Whether several steps of work followed the exception at ``place``, or a word of going on."""
+        """Whether several steps of work followed the exception at ``place``, or a word of going on.
+
+        Or the log went on into which the program itself wrote it.
+        """
         mark = self._marks.get(place, self._said)
         if any(mark + said in self._caught for said in range(1, _BEHIND + 1)):
+            return True
+        if place in self._logged and len(self._logs) == _LOGS and self._logs[0] > mark:
             return True
         return len(self._steps) == _WORK and self._steps[0] > mark
 
@@ -126,6 +138,8 @@ class TracebackReader:
         reading = end.reading
         assert reading is not None
         self._marks[end.line.place] = end.said
+        if reading.logged:
+            self._logged.add(end.line.place)
         return Traceback(
             place=end.line.place,
             speaker=end.line.speaker,
@@ -237,6 +251,7 @@ class TracebackReader:
         reading.linked, reading.before = linked, before
         reading.remote = lead.strip() == _QUOTED
         reading.thread, reading.child = stack_lines.of_thread(lead), stack_lines.of_child(lead)
+        reading.logged = stack_lines.is_log(lead.strip(), levels="WARNING|ERROR|CRITICAL")
         # A margin is a group's, or a tool's that quotes another's output.
         if stripped.endswith(GROUP_HEADER) or glued.strip() == "|":
             reading.group = GroupReader()

@@ -58,12 +58,18 @@ _CHILD = re.compile(r"Process [\w-]{1,100}:$")
 _SPAWNED = re.compile(r"-- Process (\d{1,6}) terminated with the following error:$")
 _HARMLESS = re.compile(r"Exception ignored |--- Logging error ---$")
 _STACK = ("Stack (most recent call last):", "Call stack:")
+# "2026-11-30 10:00:00,000 INFO train: ...", "[2026-11-30 10:00:00] ERROR - ...", "ERROR:train:...".
+_LOG_HEAD = 120
+_LOG = re.compile(
+    r"(?:\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d.{0,60}?[\s\[|])?"
+    r"(DEBUG|INFO|WARNING|ERROR|CRITICAL)\b[\]:|\s]"
+)
 # What programs say that have caught an exception and printed it.
 _HANDLED_IN = 300
 _HANDLED = re.compile(
     r"(?i)\b(?:fall(?:ing|s)? ?back\b|retry(?:ing)?\b|trying again|will try|skipp(?:ing|ed)\b"
     r"|ignor(?:ing|ed)\b|continu(?:ing|ed)\b|going on\b|proceeding\b|resum(?:ing|ed)\b"
-    r"|recover(?:ing|ed)\b|instead\b|reducing\b|disabl(?:ing|ed)\b)"
+    r"|recover(?:ing|ed)\b|instead\b|reducing\b|disabl(?:ing|ed)\b|anew\b|from scratch\b|rebuild(?:ing)?\b)"
 )
 
 
@@ -139,6 +145,12 @@ def is_shutdown(text: str) -> bool:
 def was_handled(text: str) -> bool:
     """Whether a line behind an exception says that its program goes on without what failed."""
     return bool(_HANDLED.search(text[:_HANDLED_IN]))
+
+
+def is_log(text: str, *, levels: str = "INFO|DEBUG|WARNING") -> bool:
+    """Whether a line is one of Python's logging, of one of ``levels``."""
+    match = _LOG.match(text[:_LOG_HEAD])
+    return match is not None and match[1] in levels.split("|")
 
 
 def is_agents(text: str) -> bool:

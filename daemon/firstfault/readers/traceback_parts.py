@@ -34,6 +34,7 @@ class Reading:
         self.linked = False
         self.thread = False
         self.child = False
+        self.logged = False
         self.spawned: int | None = None
         self.inner: tuple[Frame, ...] = ()
         self.ends: list[End] = []
