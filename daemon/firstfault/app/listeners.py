@@ -46,7 +46,7 @@ def serving_pages(
         board,
         healthy,
         metrics if here else None,
-        lambda token: _shared(now(), token),
+        lambda token: shared_report(now(), token),
         explainer if config.explain.enabled else None,
     )
     pages = application(places(sources), lambda: now().entrance)
@@ -71,7 +71,8 @@ def serving_metrics(
         yield
 
 
-def _shared(parts: Parts, token: str) -> str | None:
+def shared_report(parts: Parts, token: str) -> str | None:
+    """The report that a signed link leads to, as the job's owner is shown it; None: to none."""
     target = parts.links.target(token)
     if target is None:
         return None
