@@ -62,6 +62,7 @@ PLACES = [
     Place("/admin", shown, "administrator"),
     Place("/admin", done, "administrator", ("POST",)),
     Place("/large", read, "reader", ("POST",), body_bytes=100),
+    Place("/form", done, "reader", ("POST",), body_bytes=10_000_000),
     Place("/costly", read, "reader", ("POST",), costly=True),
     Place("/fails", fails, "reader"),
     Place("/api/v1/fails", fails, "reader"),
@@ -267,6 +268,24 @@ def test_a_body_that_is_too_large_is_not_read(client: Client, chunked: bool) -> 
 
     assert client.post("/large", headers=headers, data=body).status_code == 413
     assert client.post("/large", headers=headers, data=b"x" * 100).text == "100"
+
+
+def test_a_large_form_comes_in_parts(client: Client) -> None:
+    data = {"form_token": token(client, "alice"), "note": "x" * 2_000_000}
+
+    assert client.post("/form", headers=as_("alice"), data=data).status_code == 413
+    answer = client.post("/form", headers=as_("alice"), data=data, files={"log": b"y"})
+    assert len(answer.text) == len("done ") + 2_000_000
+
+
+@pytest.mark.parametrize(
+    "kind", ["APPLICATION/X-WWW-FORM-URLENCODED", "application/x-www-form-urlencoded;a=b"]
+)
+def test_a_form_of_another_spelling_is_no_way_around(client: Client, kind: str) -> None:
+    data = f"form_token={token(client, 'alice')}&note=" + "%41" * 1_000_000
+    headers = as_("alice", content_type=kind)
+
+    assert client.post("/form", headers=headers, data=data).status_code in (403, 413)
 
 
 def test_what_is_costly_is_had_only_so_often(client: Client) -> None:

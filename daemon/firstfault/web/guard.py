@@ -23,7 +23,7 @@ from firstfault.web.access import Access, Identity, Open
 from firstfault.web.forms import Forms
 from firstfault.web.hosts import LOOPBACK, Hosts
 from firstfault.web.limits import Rate, Slots
-from firstfault.web.places import Place
+from firstfault.web.places import FORM_BYTES, Place
 from firstfault.web.refusals import Refusal, absent
 
 LOGGER = logging.getLogger("firstfault")
@@ -31,6 +31,7 @@ LOGGER = logging.getLogger("firstfault")
 IN_MEMORY_BYTES = 1024 * 1024
 CHUNK_BYTES = 64 * 1024
 NOTED_S = 60.0
+_URL_ENCODED = "application/x-www-form-urlencoded"
 _EMPTY = hashlib.sha256().hexdigest()
 _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
@@ -250,9 +251,12 @@ def _check_signed(identity: Identity, digest: str) -> None:
 @asynccontextmanager
 async def _body(request: Request, place: Place) -> AsyncIterator[tuple[IO[bytes], str]]:
     """The whole body, in a file where it is large, and its SHA-256 (hex). Raises `Refusal`."""
-    too_large = Refusal(413, f"At most {place.body_bytes} bytes are read here.", closes=True)
+    most = place.body_bytes
+    if place.form and request.headers.get("content-type", "").lower().startswith(_URL_ENCODED):
+        most = min(most, FORM_BYTES)  # taking it apart holds up all others
+    too_large = Refusal(413, f"At most {most} bytes are read here.", closes=True)
     declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > place.body_bytes:
+    if declared.isdigit() and int(declared) > most:
         raise too_large
     digest, size = hashlib.sha256(), 0
     with SpooledTemporaryFile(max_size=IN_MEMORY_BYTES) as kept:
@@ -260,7 +264,7 @@ async def _body(request: Request, place: Place) -> AsyncIterator[tuple[IO[bytes]
             async with asyncio.timeout(place.body_s):
                 async for chunk in request.stream():
                     size += len(chunk)
-                    if size > place.body_bytes:
+                    if size > most:
                         raise too_large
                     digest.update(chunk)
                     kept.write(chunk)
