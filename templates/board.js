@@ -40,6 +40,14 @@
   }
   showTimes(document);
 
+  // A form whose answer takes a while says so, and is not sent twice.
+  for (const form of document.querySelectorAll("form[data-busy]")) {
+    const sends = form.querySelector("button.primary");
+    const usual = sends.textContent;
+    form.addEventListener("submit", () => { sends.disabled = true; sends.textContent = form.dataset.busy; });
+    window.addEventListener("pageshow", () => { sends.disabled = false; sends.textContent = usual; });
+  }
+
   // New failures.
   const kind = main.dataset.live;
   const notice = document.querySelector(".live");

@@ -312,6 +312,7 @@ def test_health_tells_which_nodes_send_nothing(board: StoredBoard) -> None:
     assert shown is not None
     assert shown.states == {"judged": len(boards.ENDS)}
     assert shown.store_bytes
+    assert shown.waiting_since is None
     # Slurm told of all these jobs, and no node did.
     ended = {one.node: one.ended for one in shown.silent if one.cluster == "main"}
     late = NOW - dt.timedelta(minutes=30)
@@ -324,3 +325,49 @@ def test_health_tells_which_nodes_send_nothing(board: StoredBoard) -> None:
 @pytest.mark.parametrize("reader", READERS)
 def test_names_are_offered_to_administrators_alone(board: StoredBoard, reader: b.Reader) -> None:
     assert board.names(reader) == LIST.names(reader)
+
+
+WRONG = ("\x00", "\ud800", "x" * 5000, "", "%", "'; DROP TABLE jobs; --", "\u0661")
+
+
+@pytest.mark.parametrize("text", WRONG, ids=lambda t: ascii(t[:12]))
+def test_whatever_is_asked_for_is_an_answer(board: StoredBoard, text: str) -> None:
+    since, until = NOW - DAY, NOW
+    for reader in (ADMINISTRATOR, b.Reader(text, user=text, accounts=(text,))):
+        fields = ("cluster", "cause", "domain", "confidence", "user", "account", "partition")
+        for name in (*fields, "node", "name", "fingerprint"):
+            assert board.failures(reader, b.FailureFilter(**{name: text})).failures == ()
+        board.failures(reader, b.FailureFilter(text=text))
+        board.failures(reader, b.FailureFilter(cause=f"{text}."))
+        assert board.failure(reader, text, text) is None
+        assert board.ends(reader, text) == ()
+        assert board.overview(reader, since, until, text).total == b.Count()
+        assert board.nodes(reader, since, until, text) == ()
+        assert board.node(reader, text, text, since, until) is None
+        assert board.evidence(reader, text, text, 1, text) is None
+        assert board.fingerprint(reader, text) is None
+        assert not board.note(reader, text, text)
+        assert not board.retry(reader, text)
+        assert board.deliveries(reader, text) == ()
+
+
+@pytest.mark.parametrize("number", [-1, 0, 1 << 31, 1 << 63, 1 << 80])
+def test_numbers_beyond_all_there_are_name_nothing(board: StoredBoard, number: int) -> None:
+    assert board.failure(ADMINISTRATOR, "main", "1", number) is None
+    assert not board.acknowledge(ADMINISTRATOR, number)
+    assert not board.close(ADMINISTRATOR, number)
+    assert not board.silence(ADMINISTRATOR, number, NOW)
+
+
+def test_a_time_may_be_as_long_as_there_is_time(board: StoredBoard) -> None:
+    first, last = (at.replace(tzinfo=dt.UTC) for at in (dt.datetime.min, dt.datetime.max))
+
+    shown = board.overview(ADMINISTRATOR, first, last)
+
+    assert shown.total.failures == len(boards.ENDS)
+    assert shown.before == b.Count()
+    assert len(shown.slots) < 12_000
+    which = b.FailureFilter(since=first, until=last)
+    assert len(board.failures(ADMINISTRATOR, which, limit=1000).failures) == len(boards.ENDS)
+    assert board.overview(ADMINISTRATOR, last, last).total == b.Count()
+    assert board.overview(ADMINISTRATOR, NOW, NOW - DAY).total == b.Count()

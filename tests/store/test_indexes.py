@@ -22,6 +22,7 @@ from tests.web import boards
 
 # What counts or adds up a whole table reads an index from end to end instead.
 _WHOLE = re.compile(r"count\(|sum\(", re.IGNORECASE)
+SORTS: tuple[b.Sort, ...] = ("-lost", "-ended", "ended", "-nodes")
 _READS = re.compile(r"(SELECT|UPDATE|DELETE)\b")
 
 
@@ -38,6 +39,7 @@ def everything(database: Database) -> None:
     long_ago, far = NOW - dt.timedelta(days=1), NOW + dt.timedelta(days=999)
     backlog.backlog(database, ["slack"], NOW)
     backlog.last_record_at(database, 1)
+    backlog.unjudged_since(database)
     ends.ends_of(database, ["12"])
     ends.have_reported(database, 1, ["n1"])
     ends.stored_ids(database, ["x"])
@@ -93,7 +95,7 @@ def filters(shown: b.Failure) -> Iterator[b.FailureFilter]:
     several = itertools.combinations(fields, 2)
     for names in ((), *((name,) for name in fields), *several, tuple(fields)):
         # Two together are read by the index of one: which, is the same in every order.
-        for sort in ("-lost",) if len(names) == 2 else ("-ended", "ended", "-lost", "-nodes"):
+        for sort in SORTS[:1] if len(names) == 2 else SORTS:
             given = {name: fields[name] for name in names}
             yield b.FailureFilter(**given, sort=sort)
 

@@ -18,6 +18,7 @@ from firstfault.model import jobs as j
 from firstfault.model import verdict as v
 from firstfault.web.board import health as health_page
 from firstfault.web.board import nodes as nodes_page
+from tests.web import boards
 from tests.web.board_served import PAGES, places, served
 from tests.web.boards import ENDS, HOSTILE, NOW, Remembered, ends
 
@@ -105,6 +106,23 @@ def test_every_page_is_whole_where_nothing_ever_failed(path: str) -> None:
         status = get(url, path).status_code
 
     assert status == (404 if path == "/nodes/main/n07" else 200)
+
+
+@pytest.mark.slow
+def test_every_page_is_whole_over_a_real_store(tmp_path: Path) -> None:
+    stored = boards.stored(f"sqlite:///{tmp_path}/ff.db")
+    fingerprint = stored.fingerprints(boards.ADMINISTRATOR).fingerprints[0].fingerprint
+    more = (f"/fingerprints/{fingerprint}", "/nodes?all=1", "/deliveries?state=dead")
+    try:
+        with served(places(stored)) as url:
+            found = {path: get(url, path).status_code for path in (*PAGES, *more)}
+            page = f"/fingerprints/{fingerprint}"
+            noted = posted(url, page, f"{page}/note", note="the cable")
+    finally:
+        stored.close_store()
+
+    assert found == dict.fromkeys(found, 200)
+    assert "The note is kept." in noted.text
 
 
 @pytest.mark.parametrize(
@@ -396,6 +414,10 @@ def test_what_is_well_asks_for_nothing() -> None:
             "Last answer of Slurm",
         ),
         ({"deliveries": {j.DEAD: 1}}, "Messages"),
+        (
+            {"waiting_since": NOW - dt.timedelta(hours=3), "states": {j.COLLECTING: 7}},
+            "Jobs that wait for their verdict",
+        ),
         ({"quarantined": 3}, "Records that could not be read"),
     ],
 )

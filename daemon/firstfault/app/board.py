@@ -15,6 +15,7 @@ from firstfault.app.node_states import Known
 from firstfault.intake import spool
 from firstfault.model import board as b
 from firstfault.model import jobs as j
+from firstfault.model.texts import storable
 from firstfault.report.discretion import for_owner
 from firstfault.report.masking import masked, masked_text
 from firstfault.store import (
@@ -44,6 +45,8 @@ KEPT_S = 30.0
 
 T = TypeVar("T")
 Clock = Callable[[], dt.datetime]
+_FIRST = dt.datetime.min.replace(tzinfo=dt.UTC)
+_KEYS = range(1 << 63)
 
 
 def _now() -> dt.datetime:
@@ -86,7 +89,7 @@ class StoredBoard:
         """See `Board`."""
         step = overview.step_s(since, until)
         counts = overview.counts(self._database, reader, since, until, cluster, step)
-        before = since - (until - since)
+        before = since - min(until - since, since - _FIRST)
         newest = b.FailureFilter(since=since, until=until, cluster=cluster)
         return b.Overview(
             since=since,
@@ -172,7 +175,7 @@ class StoredBoard:
         if not mine:
             return None
         of_node = b.FailureFilter(since=since, until=until, cluster=cluster, node=node)
-        said = incidents.newest(self._database, since, node)
+        said = incidents.newest(self._database, since, storable(node))
         return b.NodeDetail(
             standing=self._in_slurm(mine[:1])[0],
             incidents=tuple(one for one in said if one.cluster == cluster and one.at < until),
@@ -224,17 +227,23 @@ class StoredBoard:
 
     def acknowledge(self, reader: b.Reader, key: int) -> bool:
         """See `Board`."""
-        return reader.administrator and common_causes.acknowledge(
-            self._database, key, reader.name, self._clock()
+        return (
+            reader.administrator
+            and key in _KEYS
+            and common_causes.acknowledge(self._database, key, reader.name, self._clock())
         )
 
     def close(self, reader: b.Reader, key: int) -> bool:
         """See `Board`."""
-        return reader.administrator and common_causes.end(self._database, key, self._clock())
+        return (
+            reader.administrator
+            and key in _KEYS
+            and common_causes.end(self._database, key, self._clock())
+        )
 
     def silence(self, reader: b.Reader, key: int, until: dt.datetime) -> bool:
         """See `Board`."""
-        if not reader.administrator:
+        if not reader.administrator or key not in _KEYS:
             return False
         for one in common_causes.listed(self._database, 1, key=key):
             wanted = j.Silence(one.cluster, one.kind, one.name, until, reader.name)
@@ -257,7 +266,9 @@ class StoredBoard:
         channels = tuple(self._channels())
         if not reader.administrator or not channels:
             return False
-        return deliveries.retry(self._database, self._clock(), channels, [delivery_id]) == 1
+        return (
+            deliveries.retry(self._database, self._clock(), channels, [storable(delivery_id)]) == 1
+        )
 
     def health(self, reader: b.Reader) -> b.Health | None:
         """See `Board`."""
@@ -277,6 +288,7 @@ class StoredBoard:
             last_record_at=record_at,
             last_answer_at=answer_at,
             silent=kept.get("silent", lambda: silent.silent_nodes(self._database, self._clock())),
+            waiting_since=backlog.unjudged_since(self._database),
         )
 
     def names(self, reader: b.Reader) -> b.Names:

@@ -242,7 +242,8 @@ class SilentNode(msgspec.Struct, frozen=True):
 
 class Health(msgspec.Struct, frozen=True):
     """How firstfault itself does. ``working`` is what /healthz says; ``states`` counts jobs,
-    ``deliveries`` the outbox, ``quarantined`` the records that could not be read."""
+    ``deliveries`` the outbox, ``quarantined`` the records that could not be read.
+    ``waiting_since`` is when the first of the jobs was seen that have no verdict yet."""
 
     working: bool
     version: str
@@ -255,6 +256,7 @@ class Health(msgspec.Struct, frozen=True):
     last_record_at: dt.datetime | None
     last_answer_at: dt.datetime | None
     silent: tuple[SilentNode, ...]
+    waiting_since: dt.datetime | None = None
 
 
 class Board(Protocol):

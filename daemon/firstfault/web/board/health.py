@@ -24,6 +24,7 @@ SILENT_SHOWN = 200
 # Without a record or an answer for so long, something may be wrong.
 _LONG = dt.timedelta(days=2)
 _SLURM_LONG = dt.timedelta(hours=1)
+_WAITED_LONG = dt.timedelta(minutes=30)
 _WAITING = (j.SEEN, j.COLLECTING, j.SETTLED)
 
 
@@ -69,7 +70,7 @@ def points(health: Health, at: dt.datetime) -> list[Point]:
         _working(health),
         _records(health, at),
         _slurm(health, at),
-        _queue(health),
+        _queue(health, at),
         _outbox(health),
         _quarantine(health),
         *_size(health),
@@ -137,9 +138,22 @@ def _slurm(health: Health, at: dt.datetime) -> Point:
     return Point("Last answer of Slurm", f"{_for(at - last)} ago", GOOD, at=last)
 
 
-def _queue(health: Health) -> Point:
-    waiting = sum(health.states.get(state, 0) for state in _WAITING)
-    return Point("Jobs that wait for their verdict", w.number(waiting), PLAIN)
+def _queue(health: Health, at: dt.datetime) -> Point:
+    name = "Jobs that wait for their verdict"
+    waiting = w.number(sum(health.states.get(state, 0) for state in _WAITING))
+    since = health.waiting_since
+    if since is None or at - since <= _WAITED_LONG:
+        return Point(name, waiting, PLAIN)
+    return Point(
+        name,
+        f"{waiting}, the first for {_for(at - since)}",
+        BAD,
+        "A verdict takes seconds once a job's nodes have reported, or have been waited for. "
+        "Either there is more than the machine can do, or something fails each time: the log "
+        "says so (worker-error, worker-stuck).",
+        ("journalctl -u firstfault --since -1h",),
+        since,
+    )
 
 
 def _outbox(health: Health) -> Point:
