@@ -142,4 +142,4 @@ def test_what_does_not_fit_is_counted():
     said = json.dumps(message(examples.huge()))
 
     assert "and 4,997 more in the report" in said
-    assert "and 5,000 commands more, see the report" in said
+    assert "and 5,000 more commands, see the report" in said

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from slack_sdk.models.blocks import Block
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
 from firstfault.report import slack_brief
+from firstfault.report.advice import ON_CALL
 from tests.fakes.slack import check
 from tests.report import verdicts as examples
 from tests.report.test_slack import nodes, verdicts, words
@@ -184,3 +186,32 @@ def test_an_owner_gets_one_line_of_an_incident() -> None:
 def test_a_link_can_lead_only_to_a_web_page(url: str) -> None:
     with pytest.raises(ValueError, match="report_url must be"):
         brief(examples.NONE, report_url=url)
+
+
+ADVICE = v.Remedy(
+    do=("Submit again.", "Run elsewhere.", "Administrators: drain n4."),
+    commands=("sacct -j 4242", "scontrol show node n4"),
+)
+
+
+def first(domain: str, remedy: v.Remedy, **more: Any) -> list[str]:
+    cause = msgspec.structs.replace(examples.CGROUP_OOM.cause, domain=domain)
+    verdict = msgspec.structs.replace(examples.CGROUP_OOM, cause=cause, remedy=remedy)
+    shown = lines(brief(verdict, **more))
+    begin = next(k for k, line in enumerate(shown) if line.startswith("First"))
+    return shown[begin:-2]
+
+
+@pytest.mark.parametrize("domain", ["user", "system", "either"])
+def test_each_reader_gets_a_first_step_of_their_own(domain: str) -> None:
+    assert first(domain, ADVICE) == ["First: Submit again.", "sacct -j 4242"]
+    assert first(domain, ADVICE, reader=ON_CALL) == ["First: Drain n4.", "scontrol show node n4"]
+
+
+def test_who_has_nothing_to_do_reads_what_others_do() -> None:
+    theirs = msgspec.structs.replace(ADVICE, do=ADVICE.do[2:], commands=ADVICE.commands[1:])
+
+    assert first("system", theirs) == [
+        "First, the administrators: Drain n4.",
+        "scontrol show node n4",
+    ]

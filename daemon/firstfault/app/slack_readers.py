@@ -20,6 +20,7 @@ from firstfault.deliver.owners import OwnerError, Owners
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
 from firstfault.report import slack_brief
+from firstfault.report.advice import ON_CALL, OWNER
 from firstfault.report.discretion import for_owner
 from firstfault.report.masking import masked
 from firstfault.store import common_causes, messages
@@ -150,7 +151,7 @@ class ToAdmins:
         if told.shown is None:
             return None
         # Who may see all reports needs no signed link, and who may not gets none here.
-        return Said(_brief(told, message, self._links.page(told.shown)))
+        return Said(_brief(told, message, self._links.page(told.shown), ON_CALL))
 
     def _unwanted(self, delivery: j.Delivery) -> str | None:
         verdict, cause = delivery.current.verdict, delivery.current.verdict.cause
@@ -218,7 +219,7 @@ def _now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-def _brief(told: Told, message: Message, url: str | None) -> dict[str, object]:
+def _brief(told: Told, message: Message, url: str | None, reader: str = OWNER) -> dict[str, object]:
     assert told.shown is not None
     return slack_brief.render(
         told.shown.verdict,
@@ -228,6 +229,7 @@ def _brief(told: Told, message: Message, url: str | None) -> dict[str, object]:
         jobs=told.jobs,
         count=told.count,
         alike=told.alike,
+        reader=reader,
     )
 
 

@@ -10,6 +10,8 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from firstfault.model import verdict as v
 from firstfault.report import causes as knowledge
 from firstfault.report import wording as w
@@ -36,6 +38,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 _MOST_AROUND = 3
+_MOST_ADVICE = 25
 
 
 def outline(verdict: v.Verdict, limits: Limits) -> Outline:
@@ -50,6 +53,8 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
     alike = groups(verdict)
     chain = verdict.chain[: 2 * limits.items]
     dated, marked = _days(chain) > 1, _zones(chain) == _BOTH
+    # What one reader is told does not go for want of room for the other's.
+    whole = msgspec.structs.replace(limits, items=max(limits.items, _MOST_ADVICE))
     do, commands = _phrases(remedy.do, limits), _commands(remedy.commands, limits)
     return Outline(
         tone=_tone(verdict.cause),
@@ -72,7 +77,12 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
         evidence=Listing(tuple(quotes), max(0, len(verdict.evidence) - limits.items)),
         do=do,
         commands=commands,
-        advice=by_reader(do, commands, verdict.cause.domain),
+        advice=by_reader(
+            _phrases(remedy.do, whole),
+            _commands(remedy.commands, whole),
+            verdict.cause.domain,
+            limits.items,
+        ),
         verify=_phrases(remedy.verify, limits),
         prevent=_phrases(remedy.prevent, limits),
         effects_sentence=_effects_sentence(verdict.consequences),

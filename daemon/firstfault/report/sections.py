@@ -99,6 +99,12 @@ class Gap(msgspec.Struct, frozen=True):
     why: str
     how: str
 
+    @property
+    def sentence(self) -> str:
+        """All of it in a paragraph."""
+        end = "" if self.why.endswith((".", "!", "?", "…")) else "."
+        return f"{self.what}: {self.why}{end} How to get it: {self.how}"
+
 
 class Attempt(msgspec.Struct, frozen=True):
     """One run of the job: "step 0, attempt 1" and how it ended."""

@@ -84,20 +84,21 @@ def _proof(said: Outline) -> list[Json]:
 
 def _advice(said: Outline) -> list[Json]:
     elements: list[Json] = []
-    if said.do.items:
-        elements += [b.label("What to do"), b.bullets(said.do)]
-    if said.commands.items:
-        elements.append(b.preformatted("\n".join(said.commands.items)))
-    if said.commands.left_out:
-        more = w.count(said.commands.left_out, "command")
-        elements.append(b.section([b.text(f"and {more} more, see the report")]))
+    for part in said.advice:
+        if part.do.items:
+            elements += [b.label("What to do", part.reader), b.bullets(part.do)]
+        if part.commands.items:
+            elements.append(b.preformatted("\n".join(part.commands.items)))
+        if part.commands.left_out:
+            more = w.count(part.commands.left_out, "more command")
+            elements.append(b.section([b.text(f"and {more}, see the report")]))
     return elements
 
 
 def _doubts(said: Outline) -> list[Json]:
     elements: list[Json] = []
     if said.missing.items:
-        texts = tuple(f"{gap.what}: {gap.why} {gap.how}" for gap in said.missing.items)
+        texts = tuple(gap.sentence for gap in said.missing.items)
         missing = Listing(texts, said.missing.left_out)
         elements += [b.label("Missing evidence"), b.bullets(missing)]
     if said.alternatives.items:

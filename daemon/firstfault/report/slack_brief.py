@@ -9,6 +9,7 @@ from firstfault.model import verdict as v
 from firstfault.model.jobs import CAUSE, FILE_SYSTEM, Incident
 from firstfault.report import slack_blocks as b
 from firstfault.report import wording as w
+from firstfault.report.advice import OWNER
 from firstfault.report.outline import outline
 from firstfault.report.sections import Limits, Outline
 from firstfault.report.slack_blocks import Json
@@ -27,10 +28,12 @@ def render(
     jobs: tuple[str, ...] = (),
     count: int = 1,
     alike: bool = True,
+    reader: str = OWNER,
 ) -> Json:
     """The JSON of a message about ``count`` jobs, of which ``verdict`` is one.
 
-    ``jobs`` are the newest's numbers; ``alike`` False: they failed in different ways. Raises
+    ``jobs`` are the newest's numbers; ``alike`` False: they failed in different ways. ``reader``
+    is whose first step it tells (of `firstfault.report.advice`). Raises
     ValueError for a ``report_url`` that is not http or https.
     """
     b.checked(report_url)
@@ -38,7 +41,7 @@ def render(
     blocks = [
         {"type": "header", "text": b.plain(w.cut(said.headline, b.HEADER_LIMIT))},
         b.rich([b.section(_where(said))]),
-        b.rich([*_gathered(jobs, count, alike), *_why(said), *_first_step(said)]),
+        b.rich([*_gathered(jobs, count, alike), *_why(said), *_first_step(said, reader)]),
     ]
     if report_url is not None:
         blocks.append(b.rich([b.section([b.link(report_url, "Open the full report")])]))
@@ -149,6 +152,11 @@ def _why(said: Outline) -> list[Json]:
     return [b.section([b.text(f"Missing: {gap.what}. {gap.how}")]) for gap in said.missing.items]
 
 
-def _first_step(said: Outline) -> list[Json]:
-    elements = [b.section([b.bold("First: "), b.text(step)]) for step in said.do.items]
-    return elements + [b.preformatted(command) for command in said.commands.items]
+# The reader's own; where there is nothing for them to do, the others'.
+def _first_step(said: Outline, reader: str) -> list[Json]:
+    mine = [part for part in said.advice if part.reader in ("", reader)]
+    for part in mine or said.advice[:1]:
+        who = "First" if mine else f"First, {part.reader}"
+        steps = [b.section([b.bold(f"{who}: "), b.text(step)]) for step in part.do.items]
+        return steps + [b.preformatted(command) for command in part.commands.items]
+    return []

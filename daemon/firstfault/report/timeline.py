@@ -171,11 +171,16 @@ def _is_timed(link: v.ChainLink) -> bool:
 
 
 def _lane(who: str, what: str, kind: str, mark: Mark | None, number: int) -> Lane:
-    texts: list[str] = []
-    for letters in (_WIDE, _NARROW):
-        named = _within(who, letters - _LEAST_WHAT)
-        texts += (named, _within(what, letters - len(named)))
-    return Lane(*texts, kind, mark, _top(number))
+    wide, narrow = (_within(who, letters - _LEAST_WHAT) for letters in (_WIDE, _NARROW))
+    return Lane(
+        who=wide,
+        what=_within(what, _WIDE - len(wide)),
+        who_brief=narrow,
+        brief=_within(what, _NARROW - len(narrow)),
+        kind=kind,
+        mark=mark,
+        top=_top(number),
+    )
 
 
 def _within(text: str, letters: int) -> str:
