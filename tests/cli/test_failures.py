@@ -293,6 +293,27 @@ def test_a_token_tells_who_asks(tmp_path: Path) -> None:
     assert "No such file" in none.stderr
 
 
+@pytest.mark.parametrize("where", ["http://ff.example.org:8765", "http://192.0.2.1", "nonsense"])
+def test_a_token_is_not_sent_where_others_could_read_it(where: str) -> None:
+    shown = run(failures, "--url", where, FIRSTFAULT_TOKEN="firstfault_secret")
+
+    assert shown.exit_code == 1
+    assert "a token is sent by https:// only" in shown.stderr
+    assert "secret" not in shown.stderr
+
+
+def test_nodes_are_for_administrators_alone() -> None:
+    token, line = tokens.new("reporter", "user=alice")
+    way = tokens.Tokens(lambda: tokens.parse(line), lambda: dt.date(2026, 11, 30))
+    sock = server.listener("127.0.0.1", 0)
+    app = application(api.places(BOARD), lambda: Entrance(Ways([way])))
+    with server.serving(app, sock):
+        shown = run(nodes, "--url", server.address(sock), FIRSTFAULT_TOKEN=token)
+
+    assert shown.exit_code == 1
+    assert shown.stderr.endswith("nodes are for administrators alone\n")
+
+
 def test_munge_tells_who_asks(munged: Munged) -> None:
     asked: list[int] = []
 
@@ -318,6 +339,7 @@ def test_munge_tells_who_asks(munged: Munged) -> None:
     assert asked == [os.geteuid()] * 2
     assert away.exit_code == 1
     assert "does not know who you are" in away.stderr
+    assert "MUNGE made no credential here" in away.stderr
 
 
 def test_a_reader_that_closes_the_pipe_ends_it_quietly(url: str) -> None:

@@ -113,7 +113,7 @@ def reading(
     named = url or os.environ.get(URL)
     if named:
         remedy = f"Is it right ({'--url' if url else URL}), and does the daemon run?"
-        yield Elsewhere(Remote(named, _authorize(token_file), remedy))
+        yield Elsewhere(Remote(named, _authorize(named, token_file), remedy))
         return
     try:
         config = configuration.load(config_file)
@@ -134,15 +134,16 @@ def _here(error: Exception, token_file: Path | None) -> Remote:
     """The daemon of this machine, as far as one can know who may not read its configuration."""
     web = configuration.Config().web
     why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+    url = f"http://{web.host}:{web.port}"
     remedy = (
         f"The store cannot be read here either ({why}). Give the address of firstfault's pages: "
         f"--url, or {URL} in the environment."
     )
-    return Remote(f"http://{web.host}:{web.port}", _authorize(token_file), remedy)
+    return Remote(url, _authorize(url, token_file), remedy)
 
 
-def _authorize(token_file: Path | None) -> Authorize:
+def _authorize(url: str, token_file: Path | None) -> Authorize:
     named = token_file or (Path(os.environ[TOKEN_FILE]) if os.environ.get(TOKEN_FILE) else None)
     if named is not None:
-        return by_token(token_in(named))
-    return by_token(os.environ[TOKEN]) if os.environ.get(TOKEN) else by_munge
+        return by_token(token_in(named), url)
+    return by_token(os.environ[TOKEN], url) if os.environ.get(TOKEN) else by_munge

@@ -7,6 +7,7 @@ is good for the one request that it was made for.
 from __future__ import annotations
 
 import datetime as dt
+import ipaddress
 import os
 import re
 import shutil
@@ -36,12 +37,21 @@ _TOKEN = re.compile(r"[!-~]{1,300}")
 
 T = TypeVar("T")
 
+
 # The value of the header Authorization for a request (method, path and query, host); "" for none.
 Authorize = Callable[[str, str, str], str]
 
 
 class RemoteError(Exception):
     """The daemon did not answer, or not what was asked for; the message says what to do."""
+
+
+class RemoteRefusal(RemoteError):
+    """The daemon answered that it does not; ``status`` is HTTP's."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Remote:
@@ -66,7 +76,12 @@ class Remote:
     def nodes(self, hours: int, until: dt.datetime, cluster: str | None) -> values.Nodes:
         """The nodes of a time. Raises `RemoteError`."""
         asked = {"hours": str(hours), "until": _said(until), "cluster": cluster}
-        return self._get("/nodes", asked, values.Nodes)
+        try:
+            return self._get("/nodes", asked, values.Nodes)
+        except RemoteRefusal as refusal:
+            if refusal.status != 404:
+                raise
+            raise RemoteError(f"{self.url}: nodes are for administrators alone") from refusal
 
     def ends(self, job: str) -> tuple[Failure, ...]:
         """Every failed end of jobs of a number, the newest first. Raises `RemoteError`."""
@@ -98,7 +113,15 @@ class Remote:
             raise RemoteError(said.rstrip()) from error
         except (requests.RequestException, ValueError) as error:
             raise RemoteError(f"{self.url}: {_reason(error)}") from error
-        return self._read(answer, kind)
+        try:
+            return self._read(answer, kind)
+        except RemoteRefusal as refusal:
+            if refusal.status != 401 or said:
+                raise
+            raise RemoteError(
+                f"{refusal} Nothing told it who you are: no token is given, and MUNGE made no "
+                f"credential here (is it installed, and does munged run?)"
+            ) from refusal
 
     def _read(self, answer: requests.Response, kind: type[T]) -> T:
         if answer.status_code == 200:
@@ -117,14 +140,18 @@ class Remote:
             problem = msgspec.json.decode(answer.content, type=Problem)
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise self._strange(f"answers with status {answer.status_code}") from None
-        raise RemoteError(f"{self.url}: {problem.detail}")
+        raise RemoteRefusal(f"{self.url}: {problem.detail}", answer.status_code)
 
     def _strange(self, said: str) -> RemoteError:
         return RemoteError(f"{self.url} {said}. Is it the address of firstfault's pages?")
 
 
-def by_token(token: str) -> Authorize:
-    """Asks with a machine's token. Raises `RemoteError` where it is none."""
+def by_token(token: str, url: str) -> Authorize:
+    """Asks with a machine's token. Raises `RemoteError` where it is none, or where anyone on the
+    way to ``url`` could read it."""
+    where = urlsplit(url)
+    if where.scheme != "https" and not _is_loopback(where.hostname or ""):
+        raise RemoteError(f"{url}: a token is sent by https:// only, but for this machine")
     if not _TOKEN.fullmatch(token):
         raise RemoteError("the token is not one word: firstfault token new NAME prints one")
     return lambda _method, _target, _host: f"Bearer {token}"
@@ -160,6 +187,13 @@ def by_munge(method: str, target: str, host: str) -> str:
     except (OSError, subprocess.SubprocessError, UnicodeError):
         return ""
     return f"{SCHEME} {credential}" if made.returncode == 0 and credential else ""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _authorities() -> bool | str:
