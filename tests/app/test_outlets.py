@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 from pathlib import Path
@@ -14,8 +15,10 @@ from firstfault.app.rules import Rules
 from firstfault.app.rules_file import rules_of
 from firstfault.cli_daemon import check
 from firstfault.config import ConfigError, load
+from firstfault.model.jobs import Delivery, StoredVerdict
 from tests.app.processes import Daemon, configure, serve_once
 from tests.app.test_serve import TRACEBACK
+from tests.diagnosis.case_files import explain, files
 from tests.fakes.mail import MailServer
 from tests.fakes.web_receiver import WebReceiver
 from tests.intake.records import fields, file, put
@@ -220,6 +223,21 @@ def test_lists_are_channels_of_their_own(tmp_path: Path) -> None:
     rules = Rules(lists={"a": ("a@b.c",), "b": ("b@b.c",)})
 
     assert [name for name, _ in outlets_of(config, rules)] == ["mail-a", "mail-b"]
+
+
+def test_an_owners_mail_names_no_process_of_another_user_and_a_lists_does(tmp_path: Path) -> None:
+    verdict = explain(files("made-host-oom-of-others"))
+    stored = StoredVerdict("main", "7133", 1, 1, dt.datetime(2026, 11, 30, tzinfo=dt.UTC), verdict)
+    with MailServer() as server:
+        tables = {"mail": {**MAIL, "port": server.port}, "owners": {"template": "{user}@b.c"}}
+        config = load(configure(tmp_path, **tables))
+        for name, channel in outlets_of(config, Rules(lists={"admins": ("ops@b.c",)})):
+            channel.send(Delivery(1, f"d-{name}", name, 1, stored))
+        letters = {letter.receivers[0]: str(letter.message) for letter in server.letters}
+
+    assert set(letters) == {"mira@b.c", "ops@b.c"}
+    assert "mariadbd" not in letters["mira@b.c"]
+    assert ("mariadbd" in letters["ops@b.c"]) is ("another process" in letters["mira@b.c"])
 
 
 def mail_port(stdout: str) -> str:
