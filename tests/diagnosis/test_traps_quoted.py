@@ -40,6 +40,16 @@ def test_an_end_that_no_work_follows_is_this_jobs(quote: list[str]) -> None:
     assert sure_cause(made.judged(made.console([*made.WORK, *quote]))) is not None
 
 
+def test_a_step_that_slurm_killed_and_after_which_another_worked_did_not_surely_end_the_job() -> (
+    None
+):
+    poll = "slurmstepd: error: StepId=500.3 exceeded memory limit (4211081216 > 4194304000), being killed"
+    lines = [*made.WORK[:4], poll, *made.WORK[4:], *made.task_ended("c1", 0)]
+    verdict = made.judged(made.console(lines), made.accounting("FAILED"))
+
+    assert verdict.cause.confidence != v.CONFIRMED
+
+
 def test_what_torchrun_passes_on_late_is_no_work_after_its_table() -> None:
     late = made.of_task(1, made.of_rank(0, None, made.WORK[:4]))
     agents = [*made.noticed(1, 701, -11), *made.table((3, 1, -11, 701))]

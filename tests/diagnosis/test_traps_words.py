@@ -401,3 +401,15 @@ def test_what_an_exception_quotes_is_not_surely_what_happened(error: str, sure: 
     assert (
         sure_cause(made.judged(made.console(made.of_rank(0, 0, made.raised(error)), end))) == sure
     )
+
+
+@pytest.mark.parametrize(
+    ("later", "sure"), [([], "python.arguments"), (["using cached tokens"], None)]
+)
+def test_an_argument_parsers_word_after_which_its_rank_speaks_is_another_programs(
+    later: list[str], sure: str | None
+) -> None:
+    words = ["usage: tokenize.py [-h]", "tokenize.py: error: unrecognized arguments: -x", *later]
+    end = [*made.noticed(1, 701, 2), *made.table((1, 1, 2, 701))]
+
+    assert sure_cause(made.judged(made.console(made.of_rank(1, None, words), end))) == sure

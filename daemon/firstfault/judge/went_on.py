@@ -26,7 +26,9 @@ from firstfault.model.run import Run, Told
 # but for what another agent passes on, with a prefix.
 _AGENTS = (ExitNoticed, TableEntry)
 # srun's tasks may hold their output back until they end, which srun then tells.
-_SLURMS = (Cancelled, MemoryPoll, NodeFailure, OomNoticed, StepEnded, TaskEnd)
+_SLURMS = (Cancelled, NodeFailure, OomNoticed, StepEnded, TaskEnd)
+# It kills its whole step at once: nothing of that step is said any more.
+_AT_ONCE = (MemoryPoll,)
 
 
 def went_on(told: Told, run: Run, judgement: Judgement) -> bool:
@@ -36,7 +38,7 @@ def went_on(told: Told, run: Run, judgement: Judgement) -> bool:
     proofs = [proof.place for root in judgement.roots for proof in root.proofs]
     if not proofs or any(place.document not in worked for place in proofs):
         return False
-    agents, slurms = _places(run, _AGENTS), _places(run, _SLURMS)
+    agents, slurms, at_once = (_places(run, kinds) for kinds in (_AGENTS, _SLURMS, _AT_ONCE))
     ended = {
         place.document
         for place in slurms | _places(run, (AgentSignalled,))
@@ -44,6 +46,7 @@ def went_on(told: Told, run: Run, judgement: Judgement) -> bool:
     }
     return all(
         (place in agents and place.offset < plain[place.document])
+        or (place in at_once and place.offset < worked[place.document])
         or (
             place in slurms
             and place.offset < worked[place.document]

@@ -404,7 +404,7 @@ class Sign(msgspec.Struct, frozen=True, gc=False):
     """A line that a signature knows: ``signature`` is its id, ``means`` what it says.
 
     ``at_most`` is how sure a verdict by such words alone may be. ``worked`` is True where several
-    steps of work follow in its stream.
+    steps of work follow in its stream; of an argument parser's word, where its rank speaks again.
     """
 
     place: Place

@@ -289,9 +289,16 @@ def _with_end(event: Event, streams: dict[Speaker, _Stream]) -> Event:
 def _with_work(event: Event, streams: dict[Speaker, _Stream], advances: Advances) -> Event:
     if isinstance(event, Cancelled) and advances.went_on(event.place.offset):
         return msgspec.structs.replace(event, worked=True)
-    if isinstance(event, Sign) and streams[event.speaker].worked(event.place.offset):
+    if isinstance(event, Sign) and _is_followed(event, streams[event.speaker]):
         return msgspec.structs.replace(event, worked=True)
     return event
+
+
+# A parser's word is the last of its process: a rank that speaks again tells of another program.
+def _is_followed(sign: Sign, stream: _Stream) -> bool:
+    rank = sign.speaker.rank is not None or sign.speaker.local_rank is not None
+    again = rank and sign.means == "python.arguments" and stream.offset > sign.place.offset
+    return again or stream.worked(sign.place.offset)
 
 
 def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
