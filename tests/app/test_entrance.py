@@ -14,14 +14,16 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
+from firstfault.app import checks
 from firstfault.app.entrance import TokensFile, coordinators_of, entrance_of
 from firstfault.app.rights import Coordinators, Rights, groups_of
-from firstfault.config import Config, ConfigError, parse
+from firstfault.config import Config, ConfigError, load, parse
 from firstfault.model.board import NOBODY, Reader
 from firstfault.slurm.coordinators import parse as coordinators_in
 from firstfault.slurm.facts import FactsError
 from firstfault.web import tokens
 from firstfault.web.access import Identity, Open
+from tests.app.processes import configure
 
 
 def configured(text: str) -> Config:
@@ -209,3 +211,46 @@ def test_the_names_that_are_answered_to_are_those_of_the_configuration() -> None
         assert hosts.allows(Headers({"host": name})), name
     for name in ("example.org", "x.faults.example.org", ""):
         assert not hosts.allows(Headers({"host": name})), name
+
+
+def access_point(tmp_path: Path, **web: object) -> checks.Point:
+    config = load(configure(tmp_path, web=web))
+    return next(point for point in checks.points(config) if point.name == "access")
+
+
+def test_check_says_who_may_read(tmp_path: Path, secret: Path) -> None:
+    _, line = tokens.new("wall", "administrator")
+    known = tmp_path / "tokens"
+    known.write_text(line)
+    mine = grp.getgrgid(os.getegid()).gr_name
+
+    opened = access_point(tmp_path)
+    closed = access_point(
+        tmp_path,
+        proxy_user_header="X-Remote-User",
+        proxy_secret_file=str(secret),
+        tokens_file=str(known),
+        admins=["ops"],
+        admin_groups=[mine],
+    )
+
+    assert opened.fine and opened.said.startswith("open: whoever reaches the pages, on 127.0.0.1,")
+    assert closed.fine
+    assert closed.said.startswith(
+        f"X-Remote-User from 127.0.0.1/32, ::1/128, 1 tokens; ops, the group {mine} see everything"
+    )
+
+
+def test_check_names_what_keeps_readers_out(tmp_path: Path, secret: Path) -> None:
+    proxy = {"proxy_user_header": "X-Remote-User", "proxy_secret_file": str(secret)}
+    secret.chmod(0o644)
+    for web, said in (
+        (proxy, f"web.proxy_secret_file {secret} has mode 0644: it holds a secret"),
+        ({"proxy_user_header": "X-Remote-User"}, "web.proxy_secret_file must name a file"),
+        ({"tokens_file": "/absent"}, "web.tokens_file /absent: cannot be read"),
+        ({"munge": True, "admin_groups": ["no-such-group"]}, "no-such-group: no such group"),
+    ):
+        point = access_point(tmp_path, **web)
+
+        assert point.fine is False
+        assert said in point.said
