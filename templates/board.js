@@ -56,7 +56,7 @@
   const query = main.dataset.query;
   const shown = () => [...document.querySelectorAll("[data-newest] [data-key]")].map(row => row.dataset.key);
   const known = new Set(shown());
-  let source = null, updatedAt = 0, waits = null;
+  let source = null, updatedAt = 0, waits = null, seen = null;
 
   // Those that stand before the last one that the page knows: what comes after is only older.
   function unknown(keys) {
@@ -95,9 +95,12 @@
   }
 
   function heard(event) {
-    tell(unknown(JSON.parse(event.data)).length);
-    if (kind !== "overview" || event.lastEventId === main.dataset.seen) return;
-    main.dataset.seen = event.lastEventId;
+    const count = unknown(JSON.parse(event.data)).length;
+    const isFirst = seen === null;
+    tell(count);
+    if (event.lastEventId === seen) return;
+    seen = event.lastEventId;
+    if (kind !== "overview" || (isFirst && count === 0)) return;
     // Of many at once the last is enough.
     waits ??= setTimeout(() => update().catch(() => {}), Math.max(0, updatedAt + AGAIN_MS - Date.now()));
   }

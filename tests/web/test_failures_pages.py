@@ -220,7 +220,7 @@ def test_the_verdict_and_a_nodes_record_are_json(client: Client) -> None:
     [
         "/jobs/main/999999",
         "/jobs/other/1",
-        "/jobs/-/1",
+        "/jobs/-/999999",
         "/jobs/main/1?incarnation=2",
         "/jobs/main/1?incarnation=x",
         "/jobs/main/1?incarnation=99999999999999999999",
@@ -272,6 +272,27 @@ def test_a_board_of_nothing_says_what_will_appear() -> None:
     for client in served(Remembered([])):
         assert "No failed jobs since" in seen(client.get("/"))
         assert "No failed job is stored yet." in seen(client.get("/failures"))
+
+
+def test_who_leaves_the_cluster_out_is_led_to_the_only_one(client: Client) -> None:
+    mine = client.get("/jobs/-/1", headers=as_(ALICE))
+
+    assert (mine.status_code, mine.headers["location"]) == (303, "/jobs/main/1")
+    assert client.get("/jobs/-/1", headers=as_(STRANGER)).status_code == 404
+
+
+def test_other_runs_of_a_requeued_job_are_told() -> None:
+    class Requeued(Remembered):
+        def ends(self, reader: b.Reader, job: str) -> tuple[b.Failure, ...]:
+            found = super().ends(reader, job)
+            elsewhere = [msgspec.structs.replace(each, cluster="small") for each in found]
+            again = [msgspec.structs.replace(each, incarnation=2) for each in found]
+            return (*found, *elsewhere, *again)
+
+    for client in served(Requeued(ENDS)):
+        text = client.get("/jobs/main/1").text
+
+        assert text.count('">Run ') == 1 and 'href="/jobs/main/1?incarnation=2">Run 2' in text
 
 
 def test_the_history_says_what_each_revision_changed() -> None:

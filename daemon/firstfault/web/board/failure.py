@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
@@ -10,10 +11,10 @@ from urllib.parse import quote, urlencode
 import markupsafe
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from firstfault.model import verdict as v
-from firstfault.model.board import Board, FailureDetail, Reader
+from firstfault.model.board import Board, Failure, FailureDetail, Reader
 from firstfault.report import html
 from firstfault.report import wording as w
 from firstfault.report.filters import when
@@ -22,11 +23,12 @@ from firstfault.report.sections import Fact
 from firstfault.web.board import filtering
 from firstfault.web.board.layout import answer
 from firstfault.web.places import Place
-from firstfault.web.refusals import absent
+from firstfault.web.refusals import Refusal, absent
 
 PATH = "/jobs/{cluster}/{job}"
 # Many nodes: the records of the first to fail come first; the API has all.
 MOST_RECORDS = 64
+MOST_OTHERS = 20
 
 
 def places(board: Board) -> list[Place]:
@@ -61,11 +63,29 @@ class Record(NamedTuple):
 
 
 async def _failure(board: Board, request: Request, reader: Reader) -> Response:
-    detail = await _detail(board, request, reader)
-    return await run_in_threadpool(_page, detail, request, reader)
+    cluster, job = _of(request)
+    try:
+        detail = await _detail(board, request, reader)
+    except Refusal:
+        ends = await run_in_threadpool(board.ends, reader, job)
+        clusters = {each.cluster for each in ends}
+        if cluster is not None or len(clusters) != 1 or None in clusters:
+            raise
+        # Who leaves the cluster out means the only one that there is.
+        path = f"/jobs/{_quoted(str(clusters.pop()))}/{_quoted(job)}"
+        return RedirectResponse(path, 303)
+    ends = await run_in_threadpool(board.ends, reader, job)
+    others = [
+        each
+        for each in ends
+        if each.cluster == cluster and each.incarnation != detail.failure.incarnation
+    ]
+    return await run_in_threadpool(_page, detail, others, request, reader)
 
 
-def _page(detail: FailureDetail, request: Request, reader: Reader) -> Response:
+def _page(
+    detail: FailureDetail, others: Sequence[Failure], request: Request, reader: Reader
+) -> Response:
     failure, verdict = detail.failure, detail.stored.verdict
     records = _records(detail)
     return answer(
@@ -79,6 +99,7 @@ def _page(detail: FailureDetail, request: Request, reader: Reader) -> Response:
         made_at=detail.stored.created_at,
         history=history(detail),
         facts=facts(detail),
+        others=others[:MOST_OTHERS],
         deliveries=detail.deliveries,
         same=detail.same,
         same_href=None
@@ -131,7 +152,11 @@ def _of(request: Request) -> tuple[str | None, str]:
 
 def _path(detail: FailureDetail) -> str:
     of = detail.failure
-    return f"/jobs/{quote(of.cluster or '-', safe='')}/{quote(of.job, safe='')}"
+    return f"/jobs/{_quoted(of.cluster or '-')}/{_quoted(of.job)}"
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="")
 
 
 def _links(detail: FailureDetail) -> list[Link]:
@@ -140,10 +165,10 @@ def _links(detail: FailureDetail) -> list[Link]:
     links = [
         Link("All failures", filtering.PATH),
         Link("This verdict as JSON", f"{_path(detail)}.json?{which}"),
-        Link("What this cause means", f"/causes/{quote(failure.cause, safe='')}"),
+        Link("What this cause means", f"/causes/{_quoted(failure.cause)}"),
     ]
     if failure.fingerprint is not None:
-        href = f"/fingerprints/{quote(failure.fingerprint, safe='')}"
+        href = f"/fingerprints/{_quoted(failure.fingerprint)}"
         links.append(Link("This fingerprint elsewhere", href))
     return links
 
@@ -152,7 +177,7 @@ def _records(detail: FailureDetail) -> list[Record]:
     base = f"{_path(detail)}/evidence/{detail.failure.incarnation}"
     first = detail.failure.host
     return [
-        Record(node, when(ended_at), size, f"{base}/{quote(node, safe='')}")
+        Record(node, when(ended_at), size, f"{base}/{_quoted(node)}")
         for node, ended_at, size in sorted(
             detail.evidence, key=lambda each: (each[0] != first, each[0])
         )
