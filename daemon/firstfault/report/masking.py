@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
+from ahocorasick_rs import BytesAhoCorasick
+
 from firstfault.model.texts import mapped
 
 KEY_MAX = 16 << 10
@@ -163,6 +165,10 @@ _FORMS = (
     ),
     _form("auth", r"\"auth\"\s{0,3}:\s{0,3}\"([A-Za-z0-9+/=]{12,2000})\""),
 )
+_WORDS = sorted({word for form in _FORMS for word in form.words})
+# The forms of each word, by their index.
+_OF_WORD = [[i for i, form in enumerate(_FORMS) if word in form.words] for word in _WORDS]
+_SEARCH = BytesAhoCorasick([word.encode("ascii") for word in _WORDS])
 _KEY_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----", re.ASCII)
 _KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----", re.ASCII)
 _KEY_TEXT = re.compile(r"[A-Za-z0-9+/=]{8,}", re.ASCII)
@@ -214,15 +220,22 @@ def _masked(text: str) -> str:
 def _spans(text: str) -> Iterator[tuple[int, int]]:
     # Only ASCII: other letters may have another length in lower case.
     lower = text.lower() if text.isascii() else text.translate(_LOWER)
-    for form in _FORMS:
-        if any(word in lower for word in form.words):
-            shown = lower if form.lowered else text
-            yield from (match.span(1) for match in form.expression.finditer(shown))
+    for form in _forms_in(lower):
+        shown = lower if form.lowered else text
+        yield from (match.span(1) for match in form.expression.finditer(shown))
     if "private key" in lower:
         yield from _keys(text)
     for own in _site:
         group = min(own.groups, 1)
         yield from (m.span(group) for m in own.finditer(text) if m.end(group) > m.start(group))
+
+
+# The forms of which a word is there: most texts have none, and are looked through once.
+def _forms_in(lower: str) -> list[_Form]:
+    # A log's bytes that are no text are lone surrogates here.
+    data = lower.encode("utf-8", "surrogatepass")
+    words = {word for word, _, _ in _SEARCH.find_matches_as_indexes(data, overlapping=True)}
+    return [_FORMS[index] for index in sorted({i for word in words for i in _OF_WORD[word]})]
 
 
 # The text of private keys, also of one that is cut on either side.
