@@ -108,6 +108,13 @@ def test_every_page_is_whole_where_nothing_ever_failed(path: str) -> None:
     assert status == (404 if path == "/nodes/main/n07" else 200)
 
 
+ODD = [
+    path + odd
+    for path in ("/nodes/main/", "/nodes/%00/", "/causes/", "/fingerprints/", "/fingerprints?page=")
+    for odd in ("%00", "%ff", "%ed%a0%80", "'%22%3C--", "x" * 5000, "%E2%80%AE")
+] + ["/nodes?name=%00", "/nodes?from=999999999999999999", "/deliveries?state=%00"]
+
+
 @pytest.mark.slow
 def test_every_page_is_whole_over_a_real_store(tmp_path: Path) -> None:
     stored = boards.stored(f"sqlite:///{tmp_path}/ff.db")
@@ -117,11 +124,13 @@ def test_every_page_is_whole_over_a_real_store(tmp_path: Path) -> None:
         with served(places(stored)) as url:
             found = {path: get(url, path).status_code for path in (*PAGES, *more)}
             page = f"/fingerprints/{fingerprint}"
+            odd = {path: get(url, path).status_code for path in ODD}
             noted = posted(url, page, f"{page}/note", note="the cable")
     finally:
         stored.close_store()
 
     assert found == dict.fromkeys(found, 200)
+    assert set(odd.values()) <= {200, 400, 404}
     assert "The note is kept." in noted.text
 
 
@@ -331,6 +340,11 @@ def test_an_incident_that_is_over_meanwhile_is_said_to_be(address: str) -> None:
     answer = posted(address, "/incidents", "/incidents/99/acknowledge")
 
     assert "Nothing was done: no incident 99 goes on." in answer.text
+
+
+@pytest.mark.parametrize("key", ["x", "-1", "1.5", "9" * 30, "9" * 6000, "%00", "²"])
+def test_what_is_no_number_of_an_incident_does_not_exist(address: str, key: str) -> None:
+    assert posted(address, "/incidents", f"/incidents/{key}/close").status_code == 404
 
 
 @pytest.mark.parametrize("hours", ["", "5", "99999999", "-1", "8.0"])

@@ -23,7 +23,8 @@ STATES = {
 }
 _SAID = {
     "retried": "It is due again: the daemon sends it within seconds.",
-    "gone": "Nothing was done: this message was not given up, or is not known any more.",
+    "gone": "Nothing was done: this message was not given up, is not known any more, or messages "
+    "are kept back (shadow mode, or no channel is set up).",
 }
 _FIRST = {j.DEAD: 0, j.PENDING: 1}
 SHOWN = 200

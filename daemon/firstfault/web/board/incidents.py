@@ -15,9 +15,10 @@ from firstfault.model.board import Board, Reader
 from firstfault.model.jobs import FILE_SYSTEM, NODE, Incident, Silence
 from firstfault.web.board.layout import answer, now
 from firstfault.web.places import Place
-from firstfault.web.refusals import Refusal
+from firstfault.web.refusals import Refusal, absent
 
 DURATIONS = {1: "1 hour", 8: "8 hours", 24: "1 day", 168: "7 days"}
+_DIGITS = 18
 _SAID = {
     "acknowledged": "You take care of incident {key}.",
     "closed": "Incident {key} is over. Further failures open another.",
@@ -58,16 +59,16 @@ def places(board: Board, clock: Callable[[], dt.datetime] = now) -> list[Place]:
         )
 
     async def acknowledge(request: Request, reader: Reader) -> Response:
-        key = request.path_params["key"]
+        key = _key(request)
         done = await run_in_threadpool(board.acknowledge, reader, key)
         return _back("acknowledged" if done else "gone", key)
 
     async def close(request: Request, reader: Reader) -> Response:
-        key = request.path_params["key"]
+        key = _key(request)
         return _back("closed" if await run_in_threadpool(board.close, reader, key) else "gone", key)
 
     async def silence(request: Request, reader: Reader) -> Response:
-        key = request.path_params["key"]
+        key = _key(request)
         hours = (await request.form()).get("hours")
         allowed = {str(each) for each in (0, *DURATIONS)}
         if not isinstance(hours, str) or hours not in allowed:
@@ -78,9 +79,9 @@ def places(board: Board, clock: Callable[[], dt.datetime] = now) -> list[Place]:
 
     return [
         Place("/incidents", incidents, "administrator"),
-        Place("/incidents/{key:int}/acknowledge", acknowledge, "administrator", ("POST",)),
-        Place("/incidents/{key:int}/close", close, "administrator", ("POST",)),
-        Place("/incidents/{key:int}/silence", silence, "administrator", ("POST",)),
+        Place("/incidents/{key}/acknowledge", acknowledge, "administrator", ("POST",)),
+        Place("/incidents/{key}/close", close, "administrator", ("POST",)),
+        Place("/incidents/{key}/silence", silence, "administrator", ("POST",)),
     ]
 
 
@@ -94,6 +95,14 @@ def _row(incident: Incident, silences: tuple[Silence, ...]) -> Row:
     return Row(incident, _KINDS.get(incident.kind, "Cause"), next(about, None))
 
 
+# A number that any store can hold; a longer one is no incident's.
+def _key(request: Request) -> int:
+    key = request.path_params["key"]
+    if not (key.isascii() and key.isdigit() and len(key) <= _DIGITS):
+        raise absent()
+    return int(key)
+
+
 def _back(done: str, key: int) -> Response:
     return RedirectResponse("/incidents?" + urlencode({"done": done, "incident": key}), 303)
 
@@ -102,6 +111,6 @@ def _back(done: str, key: int) -> Response:
 def _done(request: Request) -> str | None:
     said = _SAID.get(request.query_params.get("done", ""))
     key = request.query_params.get("incident", "")
-    if said is None or not (key.isascii() and key.isdigit() and len(key) < 20):
+    if said is None or not (key.isascii() and key.isdigit() and len(key) <= _DIGITS):
         return None
     return said.format(key=key)
