@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from firstfault.app.board import StoredBoard
 from firstfault.model import board as b
@@ -336,7 +337,8 @@ def test_whatever_is_asked_for_is_an_answer(board: StoredBoard, text: str) -> No
     for reader in (ADMINISTRATOR, b.Reader(text, user=text, accounts=(text,))):
         fields = ("cluster", "cause", "domain", "confidence", "user", "account", "partition")
         for name in (*fields, "node", "name", "fingerprint"):
-            assert board.failures(reader, b.FailureFilter(**{name: text})).failures == ()
+            which = replace(b.FailureFilter(), **{name: text})
+            assert board.failures(reader, which).failures == ()
         board.failures(reader, b.FailureFilter(text=text))
         board.failures(reader, b.FailureFilter(cause=f"{text}."))
         assert board.failure(reader, text, text) is None
@@ -360,7 +362,8 @@ def test_numbers_beyond_all_there_are_name_nothing(board: StoredBoard, number: i
 
 
 def test_a_time_may_be_as_long_as_there_is_time(board: StoredBoard) -> None:
-    first, last = (at.replace(tzinfo=dt.UTC) for at in (dt.datetime.min, dt.datetime.max))
+    first = dt.datetime.min.replace(tzinfo=dt.UTC)
+    last = dt.datetime.max.replace(tzinfo=dt.UTC)
 
     shown = board.overview(ADMINISTRATOR, first, last)
 

@@ -257,7 +257,7 @@ class StoredBoard:
         """See `Board`."""
         if not reader.administrator:
             return ()
-        states = [] if state is None else [state]
+        states = [] if state is None else [storable(state)]
         found = deliveries.listed(self._database, SHOWN_DELIVERIES, states)
         return tuple(masked(each) for each in found)
 

@@ -18,6 +18,7 @@ import msgspec
 import sqlalchemy as sa
 
 from firstfault.model.board import Failure, FailureFilter, FailurePage, Reader
+from firstfault.model.texts import storable
 from firstfault.report.masking import masked
 from firstfault.store import names
 from firstfault.store.database import Database
@@ -69,7 +70,7 @@ def page(
     database: Database, reader: Reader, which: FailureFilter, place: str | None, limit: int
 ) -> FailurePage:
     """A page of failures. Raises `ValueError` for a ``place`` that is none of this filter's."""
-    limit = max(1, min(limit, MOST))
+    limit, which = max(1, min(limit, MOST)), storable(which)
     tag = zlib.crc32(msgspec.json.encode(which))
     begin = None if place is None else _place(place, tag)
     with database.reading() as connection:

@@ -12,6 +12,7 @@ import msgspec
 import sqlalchemy as sa
 
 from firstfault.model.board import Fingerprint, FingerprintPage, Reader
+from firstfault.model.texts import storable
 from firstfault.report.masking import masked
 from firstfault.store import names
 from firstfault.store.database import Database
@@ -95,8 +96,8 @@ def note(
             connection.execute(
                 fingerprint_notes.insert().values(
                     fingerprint=stands,
-                    note=text[:LONGEST_NOTE],
-                    noted_by=who[: names.LONGEST],
+                    note=storable(text)[:LONGEST_NOTE],
+                    noted_by=storable(who)[: names.LONGEST],
                     noted_at=now,
                 )
             )

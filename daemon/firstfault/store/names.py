@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
 
+from firstfault.model.texts import storable
 from firstfault.store.failure_tables import names, nodes
 from firstfault.store.schema import UtcTime
 
@@ -19,17 +21,15 @@ _NEW_NAME = sa.text("INSERT INTO names (name) VALUES (:name) ON CONFLICT DO NOTH
 _NEW_NODE = sa.text(
     "INSERT INTO nodes (cluster, node) VALUES (:cluster, :node) ON CONFLICT DO NOTHING"
 )
-# Both databases have it, each with a dialect of its own in SQLAlchemy.
 _RECORD = sa.text(
-    "INSERT INTO nodes (cluster, node, last_record_at) VALUES (:cluster, :node, :at) "
-    "ON CONFLICT (cluster, node) DO UPDATE SET last_record_at = excluded.last_record_at "
-    "WHERE nodes.last_record_at IS NULL OR nodes.last_record_at < excluded.last_record_at"
+    "UPDATE nodes SET last_record_at = :at WHERE key = :key "
+    "AND (last_record_at IS NULL OR last_record_at < :at)"
 ).bindparams(sa.bindparam("at", type_=UtcTime))
 
 
 def full(kind: str, name: str) -> str:
     """A name as it stands in the table."""
-    return f"{kind}:{name[:LONGEST]}"
+    return f"{kind}:{storable(name)[:LONGEST]}"
 
 
 def known(connection: sa.Connection, wanted: Collection[str]) -> dict[str, int]:
@@ -111,15 +111,16 @@ def of_nodes(connection: sa.Connection, keys: Iterable[int]) -> dict[int, tuple[
 def note_records(connection: sa.Connection, times: Mapping[tuple[str, str], dt.datetime]) -> None:
     """Notes when nodes, named by cluster and name, last sent a record.
 
-    The last thing that a transaction does: in the order of the names, so that no two wait for
-    each other.
+    The last thing that a transaction does, and in the order of names and keys, so that no two wait
+    for each other.
     """
-    rows: Sequence[dict[str, Any]] = [
-        {"cluster": cluster, "node": node, "at": at}
-        for (cluster, node), at in sorted(times.items())
-    ]
+    rows = []
+    for cluster in sorted({cluster for cluster, _ in times}):
+        sent = {node: at for (of, node), at in times.items() if of == cluster}
+        known = numbered_nodes(connection, cluster, sent.keys())
+        rows += [{"key": known[node], "at": at} for node, at in sent.items()]
     if rows:
-        connection.execute(_RECORD, rows)
+        connection.execute(_RECORD, sorted(rows, key=itemgetter("key")))
 
 
 def parts(words: Sequence[Any]) -> Iterator[Sequence[Any]]:

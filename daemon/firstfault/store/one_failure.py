@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from firstfault.model import jobs as j
 from firstfault.model.board import Failure, Reader
 from firstfault.model.slurm import JobFacts
+from firstfault.model.texts import storable
 from firstfault.report.masking import masked
 from firstfault.store.body import verdict_in
 from firstfault.store.database import Database
@@ -89,7 +90,7 @@ def record(
             return None
         sent = connection.execute(
             sa.select(*columns)
-            .where(evidence.c.job_key == row.key, evidence.c.node == node)
+            .where(evidence.c.job_key == row.key, evidence.c.node == storable(node))
             .order_by(evidence.c.key.desc())
             .limit(1)
         ).first()
@@ -105,7 +106,7 @@ def ends(database: Database, reader: Reader, job: str) -> tuple[Failure, ...]:
             query = (
                 sa.select(jobs.c.key)
                 .join(failures, failures.c.key == jobs.c.key)
-                .where(jobs.c.job == job, *share.checked)
+                .where(jobs.c.job == storable(job), *share.checked)
             )
             keys += connection.execute(query.order_by(*by_end).limit(RECORDS)).scalars().all()
         shown = shown_failures(connection, keys)
@@ -123,10 +124,12 @@ def _job(
     query = (
         sa.select(jobs)
         .join(failures, failures.c.key == jobs.c.key)
-        .where(jobs.c.cluster == (cluster or ""), jobs.c.job == job)
+        .where(jobs.c.cluster == storable(cluster or ""), jobs.c.job == storable(job))
         .order_by(jobs.c.incarnation.desc())
         .limit(1)
     )
+    if incarnation is not None and not 0 < incarnation < 1 << 31:
+        return None
     if incarnation is not None:
         query = query.where(jobs.c.incarnation == incarnation)
     rows = [

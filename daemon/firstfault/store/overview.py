@@ -52,10 +52,13 @@ _DOMAIN_NAMES = {number: name for name, number in DOMAINS.items()} | {0: "either
 
 
 def step_s(since: dt.datetime, until: dt.datetime) -> int:
-    """How long the steps of a picture of this time are: hours, days or weeks."""
+    """How long the steps of a picture of this time are: hours, days or weeks, some hundred of
+    them."""
     if until - since <= 3 * DAY:
         return HOUR_S
-    return DAY_S if until - since <= 120 * DAY else WEEK_S
+    if until - since <= 120 * DAY:
+        return DAY_S
+    return WEEK_S if until - since <= 3660 * DAY else 52 * WEEK_S
 
 
 def counts(
@@ -163,7 +166,7 @@ def _of_days(
     alike: bool,
 ) -> Iterator[Counted]:
     c = failure_days.c
-    days, shift = step // DAY_S, _TO_MONDAY_S // DAY_S if step == WEEK_S else 0
+    days, shift = step // DAY_S, _TO_MONDAY_S // DAY_S if step % WEEK_S == 0 else 0
     at = (c.day + shift) // days
     query = sa.select(sa.func.sum(c.failures), sa.func.sum(c.node_s), sa.func.sum(c.gpu_s)).where(
         c.day >= first, c.day < last
@@ -183,7 +186,7 @@ def _directly(
     alike: bool,
 ) -> Iterator[Counted]:
     c = failures.c
-    shift = _TO_MONDAY_S if step == WEEK_S else 0
+    shift = _TO_MONDAY_S if step % WEEK_S == 0 else 0
     at = (sa.type_coerce(c.ended_at, sa.BigInteger) + shift * _MICRO) // (step * _MICRO)
     for share in shares(connection, reader):
         query = sa.select(sa.func.count(), sa.func.sum(c.node_s), sa.func.sum(c.gpu_s)).where(
@@ -208,13 +211,14 @@ def _read(
 
 
 def _number(at: dt.datetime, step: int) -> int:
-    shift = _TO_MONDAY_S if step == WEEK_S else 0
+    shift = _TO_MONDAY_S if step % WEEK_S == 0 else 0
     return (at - EPOCH + dt.timedelta(seconds=shift)) // dt.timedelta(seconds=step)
 
 
 def _begin(number: int, step: int) -> dt.datetime:
-    shift = _TO_MONDAY_S if step == WEEK_S else 0
-    return EPOCH + dt.timedelta(seconds=number * step - shift)
+    shift = _TO_MONDAY_S if step % WEEK_S == 0 else 0
+    since_1970 = dt.timedelta(seconds=number * step - shift)
+    return EPOCH + max(since_1970, dt.datetime.min.replace(tzinfo=dt.UTC) - EPOCH)
 
 
 def _time(at: dt.datetime) -> sa.BindParameter[dt.datetime]:

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from firstfault.model.board import NodeStanding
+from firstfault.model.texts import storable
 from firstfault.store import names
 from firstfault.store.database import Database
 from firstfault.store.failure_counts import PPM, SPANS
 from firstfault.store.failure_tables import failures, node_days, nodes
 from firstfault.store.failures import DOMAINS, day_of
-from firstfault.store.schema import UtcTime
 
 # A node is suspect where so many by chance are less likely than this, though all nodes were looked at.
 LEVEL = 0.01
@@ -28,7 +28,7 @@ LEAST = 3
 # Of so many of the most suspicious nodes their causes are told.
 TOLD = 100
 _Z95 = 1.959964
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_DAY_MICRO = 86_400_000_000
 _SYSTEM = DOMAINS["system"]
 _MAY_BE_SYSTEMS = (DOMAINS["system"], DOMAINS["either"])
 
@@ -139,7 +139,7 @@ def standings(
         levels = adjusted([chance(part) for part in parts])
         paired: Iterable[tuple[float, Part]] = zip(levels, parts, strict=True)
         if only is not None:
-            key = names.known_nodes(connection, only[0], [only[1]]).get(only[1])
+            key = names.known_nodes(connection, storable(only[0]), [storable(only[1])]).get(only[1])
             paired = [(level, part) for level, part in paired if part.key == key]
         ordered = sorted(paired, key=_suspicion) if most is None else _first(most, paired)
         known = names.of_nodes(connection, [part.key for _, part in ordered])
@@ -254,7 +254,7 @@ def _parts(connection: sa.Connection, first: int, last: int) -> Iterator[Part]:
 
 
 def _nodes_of(connection: sa.Connection, cluster: str) -> set[int]:
-    query = sa.select(nodes.c.key).where(nodes.c.cluster == cluster)
+    query = sa.select(nodes.c.key).where(nodes.c.cluster == storable(cluster))
     return {*connection.execute(query).scalars()}
 
 
@@ -278,11 +278,11 @@ def _began(
 
 def _on(keys: Sequence[int], first: int, last: int) -> tuple[sa.ColumnElement[bool], ...]:
     """The failures that began on these nodes in these days, and may be the system's."""
-    c, day = failures.c, dt.timedelta(days=1)
-    since, until = (sa.bindparam(None, _EPOCH + at * day, UtcTime) for at in (first, last))
+    c = failures.c
+    at = sa.type_coerce(c.ended_at, sa.BigInteger)
     return (
         c.host.in_(keys),
-        c.ended_at >= since,
-        c.ended_at < until,
+        at >= first * _DAY_MICRO,
+        at < last * _DAY_MICRO,
         c.domain.in_(_MAY_BE_SYSTEMS),
     )
