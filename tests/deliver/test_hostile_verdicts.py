@@ -184,7 +184,8 @@ def terminal(delivery: Delivery) -> list[object]:
     for width in (40, 100):
         plain = text.render(verdict, width=width)
         # A word of a command is never broken.
-        commands = outline(verdict, text.LIMITS).commands.items
+        advice = outline(verdict, text.LIMITS).advice
+        commands = [each for part in advice for each in part.commands.items]
         rows = {row.rstrip() for each in commands for row in text.command_rows(each, width)}
         lines = [line for line in plain.split("\n") if line not in rows]
         wrong += hidden(plain)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from firstfault.model import verdict as v
 from firstfault.report import html as page
 from tests.diagnosis.case_files import explain, files
 from tests.report import verdicts as examples
@@ -30,7 +31,7 @@ def complaints(tmp_path: Path, text: str) -> list[str]:
         " document.body.dataset.found = JSON.stringify(all.violations.map(each =>"
         " each.id + ': ' + each.nodes.map(node => node.html.slice(0, 120)).join(' | '))); });"
     )
-    opened = without_policy(text).replace("<details>", "<details open>")
+    opened = without_policy(text).replace("<details", "<details open")
     file = tmp_path / "page.html"
     file.write_text(
         opened.replace("</body>", f"<script>{axe}</script><script>{asked}</script></body>")
@@ -46,8 +47,23 @@ def test_a_fault_would_be_found(tmp_path: Path):
     assert [each.split(":")[0] for each in complaints(tmp_path, text)] == ["html-has-lang"]
 
 
+CASES = [
+    "live-oom-4n", "live-node-fail", "exc", "exc_all", "success", "t113-hang", "fabric-bus-lost",
+    "s24-tasks-disk", "h213-limit-stacks", "s213-preempted",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["live-oom-4n", "live-node-fail", "exc_all", "success"])
+@pytest.mark.parametrize("verdict", [examples.UNKNOWN, examples.hostile()], ids=["unknown", "evil"])
+def test_axe_finds_nothing_in_what_others_wrote(tmp_path: Path, verdict: v.Verdict, scheme: str):
+    forced = "all" if scheme == "dark" else "not all"
+    text = page.render(verdict).replace("(prefers-color-scheme: dark)", forced)
+
+    assert complaints(tmp_path, text) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", CASES)
 def test_axe_finds_nothing(tmp_path: Path, name: str, scheme: str):
     text = page.render(explain(files(name)))
     forced = "all" if scheme == "dark" else "not all"

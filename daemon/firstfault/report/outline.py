@@ -38,6 +38,8 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 _MOST_AROUND = 3
+# What is read in ten seconds; an exception's whole message stands in a place of its own.
+_LONGEST_HEADLINE = 240
 _MOST_ADVICE = 25
 
 
@@ -58,7 +60,7 @@ def outline(verdict: v.Verdict, limits: Limits) -> Outline:
     do, commands = _phrases(remedy.do, limits), _commands(remedy.commands, limits)
     return Outline(
         tone=_tone(verdict.cause),
-        headline=_headline(verdict.cause, phrase),
+        headline=_headline(verdict.cause, min(phrase, _LONGEST_HEADLINE)),
         cause_id=w.clean(verdict.cause.id, 100),
         sure=_sure("verdict" if verdict.cause.id == "none" else "cause", verdict.cause.confidence),
         where=_where(verdict),
