@@ -6,6 +6,7 @@ A place that is not in the table fails, as does one that answers otherwise than 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,7 +72,7 @@ TABLE = [
     Row("/jobs/{cluster}/{job}.json", f"/jobs/{C}/{J}.json", "theirs"),
     Row("/jobs/{cluster}/{job}", f"/jobs/{C}/{J}", "theirs"),
     Row(
-        "/jobs/{cluster}/{job}/evidence/{incarnation:int}/{node}",
+        "/jobs/{cluster}/{job}/evidence/{incarnation}/{node}",
         f"/jobs/{C}/{J}/evidence/1/{N}",
         "administrators",
     ),
@@ -90,14 +91,14 @@ TABLE = [
     ),
     Row("/incidents", "/incidents", "administrators"),
     Row(
-        "/incidents/{key:int}/acknowledge",
+        "/incidents/{key}/acknowledge",
         "/incidents/1/acknowledge",
         "administrators",
         "POST",
         303,
     ),
-    Row("/incidents/{key:int}/close", "/incidents/1/close", "administrators", "POST", 303),
-    Row("/incidents/{key:int}/silence", "/incidents/1/silence", "administrators", "POST", 303),
+    Row("/incidents/{key}/close", "/incidents/1/close", "administrators", "POST", 303),
+    Row("/incidents/{key}/silence", "/incidents/1/silence", "administrators", "POST", 303),
     Row("/explain", "/explain", "readers"),
     Row("/explain", "/explain", "readers", "POST"),
     Row("/deliveries", "/deliveries", "administrators"),
@@ -248,7 +249,12 @@ def ask(client: Client, who: str, method: str, path: str) -> requests.Response:
 def test_the_table_knows_every_place_and_no_other(all_places: list[Place]) -> None:
     known = {(row.path, row.method) for row in TABLE}
 
-    assert {(place.path, method) for place in all_places for method in place.methods} == known
+    found = {
+        (re.sub(r":[a-z]+}", "}", place.path), method)
+        for place in all_places
+        for method in place.methods
+    }
+    assert found == known
 
 
 @pytest.mark.parametrize("who", [*READERS, *TOKENS])

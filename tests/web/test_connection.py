@@ -121,6 +121,18 @@ def test_who_takes_nothing_of_a_large_answer_is_cut(client: Client) -> None:
         assert rest < 50_000_000
 
 
+def test_who_takes_a_large_answer_slowly_gets_all_of_it(client: Client) -> None:
+    with ExitStack() as stack:
+        sock = connected(client, stack)
+        sock.sendall(HEAD.replace(b"GET / ", b"GET /large ") + b"Connection: close\r\n\r\n")
+        size = 0
+        while data := sock.recv(4 << 20):
+            size += len(data)
+            time.sleep(0.05)  # longer in all than one that takes nothing may
+
+    assert size > 50_000_000
+
+
 def test_a_body_that_comes_too_slowly_is_refused(client: Client) -> None:
     with ExitStack() as stack:
         sock = connected(client, stack)

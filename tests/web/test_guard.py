@@ -299,6 +299,19 @@ def test_what_is_costly_is_had_only_so_often(client: Client) -> None:
     assert client.post("/costly", headers=as_("root", x_test_token="1")).status_code == 200
 
 
+def test_who_takes_a_costly_answer_slowly_keeps_nobody_from_it() -> None:
+    async def heavy(_request: Request, _reader: Reader) -> Response:
+        return PlainTextResponse("x" * 30_000_000)
+
+    place = Place("/costly", heavy, "anyone", ("POST",), costly=True, form=False)
+    with asked(application([place])) as client, ExitStack() as stack:
+        for _ in range(3):
+            slow = requests.post(f"{client.base}/costly", stream=True, timeout=10)
+            stack.enter_context(slow)
+
+            assert slow.status_code == 200
+
+
 def test_a_fault_is_a_page_that_tells_nothing_of_it(client: Client) -> None:
     page, api = (client.get(path, headers=as_("alice")) for path in ("/fails", "/api/v1/fails"))
 

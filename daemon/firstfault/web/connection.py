@@ -75,7 +75,15 @@ class Connection(H11Protocol):
 
     def _begin_stall(self) -> None:
         self._end_stall()
-        self._stall = self.loop.call_later(self.stall_s, self._abort)
+        waiting = self.transport.get_write_buffer_size()
+        self._stall = self.loop.call_later(self.stall_s, self._look_at_stall, waiting)
+
+    def _look_at_stall(self, waiting: int) -> None:
+        # A slow reader of a large answer takes a while, and some of it each time.
+        if self.transport.get_write_buffer_size() < waiting:
+            self._begin_stall()
+        else:
+            self._abort()
 
     def _end_stall(self) -> None:
         if self._stall is not None:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import re
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -114,7 +115,7 @@ class Guard:
 
     def _note(self, identity: Identity, request: Request) -> None:
         # What a proxy or a command got wrong is mended by who reads the log; nobody fills it.
-        if identity.why and not self._noted.take(identity.why[:40]):
+        if identity.why and not self._noted.take(re.sub(r"[0-9]+", "", identity.why)[:60]):
             peer = request.client.host if request.client else ""
             values = {"reason": identity.why, "peer": peer, "path": request.scope["path"][:200]}
             LOGGER.warning("access-refused", extra={"values": values})
@@ -140,7 +141,7 @@ class Guard:
     @asynccontextmanager
     async def room(self, place: Place, reader: Reader, request: Request) -> AsyncIterator[None]:
         """Holds what a costly place takes. Raises `Refusal`."""
-        if not place.costly or request.method not in place.methods or request.method == "GET":
+        if not place.costly:
             yield
             return
         who = _who(reader, request)
@@ -204,25 +205,28 @@ class Guarded:
     async def _serve(self, request: Request, send: Send) -> None:
         guard = self._guard
         place, identity = await guard.check(request, self._places)
-        reader = identity.reader
-        async with guard.room(place, reader, request), guard.streaming(place, reader, request):
-            if request.method not in _CHANGING:
-                _check_signed(identity, _EMPTY)
-                if place.streams and request.method == "HEAD":  # the answer itself has no end
-                    await Response()(request.scope, request.receive, send)
-                    return
-                response = await place.handler(request, reader)
-                await response(request.scope, request.receive, send)
-                return
-            async with _body(request, place) as (body, digest):
-                _check_signed(identity, digest)
-                request = Request(request.scope, _replay(body, request.receive), send)
-                try:
-                    await guard.check_change(request, place, identity)
-                    response = await place.handler(request, reader)
-                    await response(request.scope, request.receive, send)
-                finally:
-                    await request.close()  # the files of its form
+        async with guard.streaming(place, identity.reader, request):
+            # What is costly is the making of an answer: who takes it slowly holds up nobody.
+            async with guard.room(place, identity.reader, request):
+                response = await self._response(request, place, identity, send)
+            await response(request.scope, request.receive, send)
+
+    async def _response(
+        self, request: Request, place: Place, identity: Identity, send: Send
+    ) -> Response:
+        if request.method not in _CHANGING:
+            _check_signed(identity, _EMPTY)
+            if place.streams and request.method == "HEAD":  # the answer itself has no end
+                return Response()
+            return await place.handler(request, identity.reader)
+        async with _body(request, place) as (body, digest):
+            _check_signed(identity, digest)
+            whole = Request(request.scope, _replay(body, request.receive), send)
+            try:
+                await self._guard.check_change(whole, place, identity)
+                return await place.handler(whole, identity.reader)
+            finally:
+                await whole.close()  # the files of its form
 
 
 def _may(place: Place, reader: Reader) -> bool:
