@@ -39,7 +39,7 @@ from firstfault.slurm.facts import FactsError
 from firstfault.slurm.sacct import Sacct, find
 from firstfault.store.database import StoreError, open_store
 from firstfault.web import server
-from firstfault.web.settings import is_open
+from firstfault.web.settings import is_loopback, is_open
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -310,7 +310,8 @@ def _access(config: Config) -> str:
         )
     admins = [*web.admins, *(f"the group {name}" for name in web.admin_groups)]
     seen = f"{', '.join(admins)} see everything" if admins else "only root sees everything"
-    return f"{', '.join(ways)}; {seen}; {_coordinators(config)}"
+    bare = "" if is_loopback(web.host) else f"; {web.host} is plain HTTP: TLS is the proxy's"
+    return f"{', '.join(ways)}; {seen}; {_coordinators(config)}{bare}"
 
 
 def _coordinators(config: Config) -> str:
