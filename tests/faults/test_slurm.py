@@ -52,7 +52,7 @@ def told_of(exit_status: int) -> Document:
         ([STEP], None, ("confirmed", None)),
         (["sbatch: error: Batch job submission failed: Invalid qos"], None, ("confirmed", None)),
         # the program went on: it may have printed the line
-        ([EXECVE, "step 1", "step 2"], None, ("likely", None)),
+        ([EXECVE, "step 1", "step 2"], None, ("possible", None)),
         # the shell's word and the script's own exit status
         (["step", NOT_FOUND, "bye"], ("FAILED", "127:0"), ("confirmed", None)),
         ([NOT_FOUND], None, ("likely", None)),

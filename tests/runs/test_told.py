@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from firstfault.model.case import Case
 from firstfault.model.document import Document
+from firstfault.model.event import TaskEnd
 from firstfault.model.run import Process, Told
 from firstfault.runs.told import told
+from tests.diagnosis import made
 from tests.readers.logs import document
 from tests.readers.test_elastic import RESULT, table
 
@@ -215,3 +217,14 @@ def test_a_rank_that_says_who_it_is_takes_part() -> None:
 
     assert [each.rank for each in run.roster] == [0, 1]
     assert run.expected_ranks == 2
+
+
+def test_srun_on_a_node_that_is_not_the_jobs_speaks_of_a_quoted_job_where_work_follows() -> None:
+    quoted = made.task_ended("c9", 2, "Out Of Memory")
+    accounting = made.accounting("FAILED")
+
+    for after, kept in ((made.WORK, 1), ([], 2)):
+        console = made.console(quoted, after, made.task_ended("c1", 0))
+        (run,) = told(Case((console, accounting))).runs
+
+        assert sum(isinstance(each.event, TaskEnd) for each in run.happened) == kept

@@ -107,6 +107,7 @@ def _fatal_fault(said: Sequence[Happened], told: Told, run: Run) -> Fault:
         and (None in hosts or each.event.host in hosts)
     ]
     ran = ranks_ran(run)
+    limit = worth_of_launch(said, ended, told, run)
     proofs = [*_proofs(said), *(Proof(e.event.place, e.source) for e in ended[:1])]
     return Fault(
         cause=CAUSE,
@@ -114,8 +115,8 @@ def _fatal_fault(said: Sequence[Happened], told: Told, run: Run) -> Fault:
         host=_failed_host(hosts, said, told, run),
         sources=frozenset({"slurm"} | ({"accounting"} if job_failed(told) else set())),
         proofs=tuple(proofs),
-        sure=not (ran and launch(said[0]).what == "submission"),
-        limit=worth_of_launch(said, ended, told, run),
+        sure=limit != POSSIBLE and not (ran and launch(said[0]).what == "submission"),
+        limit=limit,
         facts=_facts(said),
     )
 

@@ -9,8 +9,8 @@ on. Slurm's own differ by what stands around them:
 | any | nothing else was ever said |
 | any | the step or the job failed, the output before is a few lines without a step of work, and nothing follows |
 
-They are never sure where their own task has said something else, where they do not begin their
-line, or where ranks ran and no task ended.
+Where work follows them they are possible at most. They are never sure where their own task has said
+something else, where they do not begin their line, or where ranks ran and no task ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 from firstfault.model.event import EndFacts, LastWords, LaunchFailure, StepEnded, TaskEnd
 from firstfault.model.run import Happened, Run, Told
-from firstfault.model.verdict import CONFIRMED, LIKELY
+from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE
 
 # What a script, slurmstepd and a shell say of a start is a few lines; they are no sign that a rank
 # ran, though those of slurmstepd bear the task's label.
@@ -76,7 +76,9 @@ def worth_of_launch(
     words = [e.event for e in run.happened if isinstance(e.event, LastWords)]
     mine = [each for each in words if _is_beside(each, said)]
     after = max(launch(each).place.offset for each in said)
-    follows = any(each.place.offset > after for each in mine)
+    later = [each for each in mine if each.place.offset > after]
+    if any(each.step is not None for each in later):
+        return POSSIBLE
     own = all(_OWN_LINE.match(launch(each).place.text) for each in said)
     if not own or any(_speaks(each, said) for each in mine) or (ranks_ran(run) and not ended):
         return LIKELY
@@ -85,12 +87,12 @@ def worth_of_launch(
     if all(launch(each).what in _EXECS for each in said):
         codes = {_code(launch(each)) for each in said}
         ends = {e.event.number for e in ended if isinstance(e.event, TaskEnd)}
-        agree = bool(codes & _codes_of_job(told, run)) or (codes <= ends and not follows)
+        agree = bool(codes & _codes_of_job(told, run)) or (codes <= ends and not later)
     else:
         several = len({launch(each).place.text for each in said}) > 1
         step = any(isinstance(each.event, StepEnded) for each in run.happened)
         commands = all(launch(each).what in _COMMANDS for each in said) and job_failed(told)
-        agree = not follows and (bool(ended) or step or several or commands)
+        agree = not later and (bool(ended) or step or several or commands)
     stepped = any(each.step is not None for each in mine)
     busy = stepped or sum(each.lines for each in mine) > FEW_LINES
     return CONFIRMED if agree and not busy else LIKELY

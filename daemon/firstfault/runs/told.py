@@ -14,6 +14,7 @@ from firstfault.readers import nodelist
 from firstfault.readers.kind import Kind
 from firstfault.runs.kernel_logs import kernel_logs
 from firstfault.runs.launch import of_launch
+from firstfault.runs.quoted import without_quotes
 from firstfault.runs.reading import (
     Read,
     document_order,
@@ -42,6 +43,7 @@ def told(case: Case, read_all: ReadAll = read_documents) -> Told:
     nodes = _nodes(facts, ends)
     reads, notes = of_the_job(reads, facts, ends)
     reads = [with_slurms_names(each, nodes) for each in reads]
+    reads = without_quotes(reads, nodes)
     mixed = _is_anothers(reads, nodes)
     if mixed:
         notes.append(_ANOTHERS)
