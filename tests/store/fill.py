@@ -25,13 +25,13 @@ def failed(database: Database, ends: Sequence[tuple[JobFacts, int, v.Verdict]]) 
         claim = work.claim_jobs(database, now, 60, AT_ONCE)
         assert len(claim.jobs) == len(part)
         for job in claim.jobs:
-            judge(database, claim, job, verdicts[job.cluster, job.job], now)
+            assert judge(database, claim, job, verdicts[job.cluster, job.job], now)
 
 
 def judge(
     database: Database, claim: work.Claim, job: j.JobStatus, verdict: v.Verdict, now: dt.datetime
-) -> None:
-    """Stores the verdict of a claimed job; the job is due no more."""
+) -> bool:
+    """Stores the verdict of a claimed job, which is due no more; False where another has it."""
     outcome = work.Outcome(
         state=j.JUDGED,
         settled_at=now,
@@ -40,7 +40,7 @@ def judge(
         judged_facts=job.facts_revision,
         verdict=verdict,
     )
-    assert work.finish(database, claim, job, outcome, now)
+    return work.finish(database, claim, job, outcome, now)
 
 
 def _ended(facts: JobFacts) -> dt.datetime:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -56,7 +57,7 @@ class Life:
         """Every job that is due gets this verdict."""
         claim = work.claim_jobs(self.database, self.now(), 60, 100)
         for job in claim.jobs:
-            judge(self.database, claim, job, verdict, self.now())
+            assert judge(self.database, claim, job, verdict, self.now())
 
     def removed(self, job: int) -> None:
         """A job is past its time."""
@@ -156,3 +157,43 @@ def test_with_the_last_failure_its_user_and_words_are_forgotten(database: Databa
     }
     assert kept == set()
     assert all(not rows for rows in recount.counted(database).values())
+
+
+def test_many_who_judge_and_take_in_at_once_count_right_and_none_waits_for_ever(
+    database: Database,
+) -> None:
+    """Eight workers judge jobs of the same nodes, users and fingerprints while nodes report."""
+    everything = [str(number) for number in range(1, 41)]
+    evidence.keep(
+        database,
+        [incoming(node, job, nodes=NODES) for job in everything for node in NODES[:2]],
+        ENDED_AT,
+    )
+    verdict = v.Verdict(
+        v.Job(user="alice"),
+        v.Cause("gpu.ecc", "x", "system", v.LIKELY),
+        v.Initiator(host="n1"),
+        fingerprint="1:same",
+    )
+
+    def work_off(number: int) -> None:
+        at = ENDED_AT + dt.timedelta(seconds=number)
+        if number % 4 == 3:
+            node = incoming("n3", everything[number % 40], nodes=NODES)
+            evidence.keep(database, [node], at)
+            return
+        claim = work.claim_jobs(database, at, 60, 5)
+        for job in claim.jobs:
+            judge(database, claim, job, verdict, at)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work_off, range(80)))
+    life = Life(database)
+    life.at += dt.timedelta(days=1)
+    for _ in range(20):
+        life.judged(verdict)
+
+    with database.reading() as connection:
+        listed = connection.execute(sa.select(sa.func.count()).select_from(failures)).scalar()
+    assert listed == len(everything)
+    assert recount.counted(database) == recount.recounted(database)
