@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,7 +16,9 @@ import requests
 
 from firstfault.model import verdict as v
 from firstfault.model.board import NOBODY, Failure, FailureFilter, FailurePage, Reader
+from firstfault.model.explained import Explained, Upload
 from firstfault.report import causes as knowledge
+from firstfault.report.masking import use_site
 from firstfault.web.api import values
 from tests.web import boards
 from tests.web.api_served import Quick, Served, served
@@ -375,14 +378,19 @@ def test_a_log_is_explained_from_a_body_and_from_a_form(tmp_path: Path) -> None:
             url, data=b"one\n", headers={"content-type": "text/plain; charset=utf-8"}, timeout=30
         )
         form = requests.post(
-            url, files=[("file", ("a.out", b"two")), ("file", ("a.out", b"three"))], timeout=30
+            url,
+            files=[("file", ("../n3/a\x1b.out", b"two")), ("file", ("../n3/a\x1b.out", b"three"))],
+            timeout=30,
         )
 
     assert plain.json()["verdict"]["schema"] == v.SCHEMA
     assert form.status_code == 200
     assert quick.asked == [
         ({"log": b"one\n"}, {"log": "n3"}),
-        ({"1/a.out": b"two", "2/a.out": b"three"}, {"1/a.out": "n3", "2/a.out": "n3"}),
+        (
+            {"n3/a_.out": b"two", "2-n3/a_.out": b"three"},
+            {"n3/a_.out": "n3", "2-n3/a_.out": "n3"},
+        ),
     ]
 
 
@@ -406,3 +414,37 @@ def test_what_cannot_be_explained_is_refused(
     )
 
     problem(answer, status)
+
+
+@pytest.mark.parametrize("host", ["localhost", "a b", "-n1", "n1/../n2", "a" * 300])
+def test_a_host_that_is_none_is_refused(api: Served, host: str) -> None:
+    answer = requests.post(
+        f"{api.url}/api/v1/explain",
+        params={"host": host},
+        data=b"a",
+        headers={"content-type": "text/plain"},
+        timeout=30,
+    )
+
+    assert problem(answer, 400)["parameter"] == "host"
+
+
+def test_a_sites_own_secrets_are_masked_in_what_is_explained(tmp_path: Path) -> None:
+    class Talkative(Quick):
+        def explain(self, uploads: Sequence[Upload], hosts: Mapping[str, str]) -> Explained:
+            cause = v.Cause("unknown", "ticket SITE-12345 was shown", "either", "unknown")
+            return Explained(v.Verdict(v.Job(), cause))
+
+    use_site([re.compile("SITE-[0-9]+")])
+    try:
+        with served(boards.board(tmp_path), Talkative()) as api:
+            answer = requests.post(
+                f"{api.url}/api/v1/explain",
+                data=b"a",
+                headers={"content-type": "text/plain"},
+                timeout=30,
+            )
+    finally:
+        use_site([])
+
+    assert answer.json()["verdict"]["cause"]["title"] == "ticket ********** was shown"

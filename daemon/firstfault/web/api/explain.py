@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from functools import partial
+from typing import BinaryIO, cast
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
@@ -12,8 +14,10 @@ from starlette.formparsers import MultiPartException
 from starlette.responses import Response
 
 from firstfault.model.explained import Explained, Explainer, NotExplained, Upload
+from firstfault.report.masking import masked
 from firstfault.web.api.operations import Operation, answered
-from firstfault.web.api.parameters import LONGEST_WORD, Asked, word
+from firstfault.web.api.parameters import LONGEST_WORD, Asked, Parameter
+from firstfault.web.board.explain import HOST, MOST_FILES, names_of
 from firstfault.web.problems import refused
 
 TEXT = "text/plain"
@@ -22,8 +26,21 @@ FORM = "multipart/form-data"
 FIELD = "file"
 # What a log is called that was sent without a name.
 NAME = "log"
-MOST_FILES = 500
-HOST = word("host", "The host that the logs are of, where they do not tell.")
+
+
+def host(text: str) -> str:
+    """A host's name. Raises ValueError."""
+    if not HOST.fullmatch(text) or text == "localhost":
+        raise ValueError("is no name of a host (letters, digits, dots, dashes; not localhost)")
+    return text
+
+
+_HOST = Parameter(
+    "host",
+    "The host that the logs are of, where they do not tell.",
+    {"type": "string", "pattern": f"^{HOST.pattern}$", "not": {"const": "localhost"}},
+    host,
+)
 
 
 def operations(explainer: Explainer) -> list[Operation]:
@@ -44,7 +61,7 @@ def operations(explainer: Explainer) -> list[Operation]:
             "Nothing is kept.",
             direct=partial(_explain, explainer),
             method="POST",
-            parameters=(HOST,),
+            parameters=(_HOST,),
             bodies={
                 TEXT: {"type": "string", "minLength": 1},
                 PACKED: binary,
@@ -83,7 +100,9 @@ async def _explain(explainer: Explainer, asked: Asked) -> Response:
             found = await _of_body(explainer, asked)
     except NotExplained as error:
         raise refused(503, str(error)) from error
-    return answered(asked.request, found)
+    # A site's own patterns are known here, not to the process that explained.
+    told = msgspec.structs.replace(found, verdict=masked(found.verdict))
+    return answered(asked.request, told)
 
 
 async def _of_body(explainer: Explainer, asked: Asked) -> Explained:
@@ -115,7 +134,7 @@ def _uploads(form: FormData) -> list[Upload]:
     files = [each for each in form.getlist(FIELD) if isinstance(each, UploadFile)]
     if not files or len(files) < len(form.getlist(FIELD)):
         raise refused(422, f"Each field {FIELD} must be a file with a name.", FIELD, "body")
-    if len(files) == 1:
-        return [Upload(str(files[0].filename), files[0].file)]
-    # Two may have the same name.
-    return [Upload(f"{number}/{each.filename}", each.file) for number, each in enumerate(files, 1)]
+    names = names_of([str(each.filename) for each in files])
+    return [
+        Upload(name, cast(BinaryIO, each.file)) for name, each in zip(names, files, strict=True)
+    ]

@@ -31,7 +31,7 @@ _FORM_BYTES = 1 << 20
 _LONGEST_NAME = 120
 _DEPTH = 4
 _STRANGE = re.compile(r"[^A-Za-z0-9._+@=-]+")
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", re.ASCII)
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", re.ASCII)
 
 
 class Wrong(ValueError):
@@ -121,12 +121,12 @@ def _sent(form: FormData, stack: ExitStack) -> Sent:
         uploads.append((PASTED, file))
     if not uploads:
         raise Wrong("Nothing was sent: paste a log, or choose files that are not empty.")
-    names = list(_names([name for name, _ in uploads]))
+    names = list(names_of([name for name, _ in uploads]))
     sent = [Upload(name, file) for name, (_, file) in zip(names, uploads, strict=True)]
     return Sent(sent, _hosts(_field(form, "hosts"), names))
 
 
-def _names(given: Sequence[str]) -> Iterator[str]:
+def names_of(given: Sequence[str]) -> Iterator[str]:
     """Names that are safe to show and to look up, each once: the last folders and the file."""
     seen = set[str]()
     for each in given:
@@ -151,7 +151,7 @@ def _hosts(text: str, names: Sequence[str]) -> dict[str, str]:
         raise Wrong(f"Too much stands under hosts: at most {_MOST_HOSTS} lines are read.")
     for line in lines:
         host, is_named, path = (part.strip() for part in line.partition("="))
-        if not _HOST.fullmatch(host) or host == "localhost":
+        if not HOST.fullmatch(host) or host == "localhost":
             raise Wrong(f"{w.clean(host, 80)!r} is no name of a host.")
         if not is_named:
             if len(lines) > 1:
@@ -159,7 +159,7 @@ def _hosts(text: str, names: Sequence[str]) -> dict[str, str]:
                     f"Of which file is {host}? Write a line for each: {host} = dmesg-{host}.txt"
                 )
             return dict.fromkeys(names, host)
-        path = next(_names([path]))
+        path = next(names_of([path]))
         if not any(name == path or name.startswith(f"{path}/") for name in names):
             raise Wrong(f"No file that was sent is called {w.clean(path, 120)!r}.")
         found[path] = host
