@@ -26,11 +26,13 @@ FORM_BYTES = 64 * 1024
 class Place(NamedTuple):
     """One path, as Starlette writes it ("/jobs/{cluster}/{job}"), and who answers there.
 
-    A place that changes something takes POST only, and the check asks for the token of its form
-    (a machine's token or a signed request needs none, nor does what is no ``form``: it takes only
-    what no page of another site can send unasked, as a body of JSON, or it changes nothing). GET takes HEAD, too. A request's body has
-    at most ``body_bytes`` and comes within ``body_s``. A ``costly`` place is limited in how often and by how many at once it
-    is used; one that ``streams`` answers for long, and only so many are answered at once.
+    A place that changes something takes POST only, and the check asks for the token of its form.
+    A machine's token or a signed request needs none, nor does what is no ``form``: it takes only
+    what no page of another site can send unasked, as a body of JSON, or it changes nothing.
+
+    GET takes HEAD, too. A request's body has at most ``body_bytes`` and comes within ``body_s``. A
+    ``costly`` place is limited in how often and by how many at once it is used; one that
+    ``streams`` answers for long, and only so many are answered at once.
     """
 
     path: str
