@@ -225,6 +225,16 @@ def test_what_nobody_asks_any_more_is_forgotten() -> None:
     assert asyncio.run(listen()) == 1
 
 
+def test_however_many_filters_are_tried_few_answers_are_kept() -> None:
+    async def listen() -> int:
+        memory = live.Memory(60.0)
+        for number in range(live.MOST_ANSWERS + 100):
+            await memory.answer(number, lambda: 1)
+        return len(memory._known)
+
+    assert asyncio.run(listen()) <= live.MOST_ANSWERS + 1
+
+
 def test_streams_outlive_a_store_that_is_away_and_it_is_logged_once(
     url: str, board: Growing, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -40,6 +40,7 @@ HEARTBEAT_S = 15.0
 # A browser comes again by itself; whether its reader still may is asked then.
 LONGEST_S = 300.0
 AGAIN_MS = 5000
+MOST_ANSWERS = 500
 SEND_S = 10.0
 
 T = TypeVar("T")
@@ -83,10 +84,12 @@ class Memory:
         return found
 
     def _forget(self, at: float) -> None:
+        # In the order in which they were first asked: however many filters are tried, few are kept.
+        excess = len(self._known) - MOST_ANSWERS
         old = [
             key
-            for key, (asked_at, future) in self._known.items()
-            if future.done() and at - asked_at > 60 * self._keep_s
+            for number, (key, (asked_at, future)) in enumerate(self._known.items())
+            if future.done() and (number < excess or at - asked_at > 60 * self._keep_s)
         ]
         for key in old:
             del self._known[key]
