@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from functools import partial
-from typing import BinaryIO, cast
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -135,6 +134,4 @@ def _uploads(form: FormData) -> list[Upload]:
     if not files or len(files) < len(form.getlist(FIELD)):
         raise refused(422, f"Each field {FIELD} must be a file with a name.", FIELD, "body")
     names = names_of([str(each.filename) for each in files])
-    return [
-        Upload(name, cast(BinaryIO, each.file)) for name, each in zip(names, files, strict=True)
-    ]
+    return [Upload(name, each.file) for name, each in zip(names, files, strict=True)]
