@@ -61,7 +61,9 @@ def mail(
 ) -> Mail:
     secured = "tls" if from_start else "starttls"
     server = Server(host, port, secured if tls else "none", tls, *login, timeout_s)  # type: ignore[arg-type]
-    return Mail(server, SENDER, lambda delivery: to, letters(Links("https://ff.example").page), most)
+    return Mail(
+        server, SENDER, lambda delivery: to, letters(Links("https://ff.example").page), most
+    )
 
 
 def reason(result: Result) -> str:
