@@ -37,8 +37,8 @@ def surroundings(
             named.setdefault(document.name, []).append(document)
     found = []
     for k, each in quoted:
-        lines = [_around(each, document) for document in named.get(each.file, ())]
-        told = {each for each in lines if each is not None}
+        found_in = [_around(each, document) for document in named.get(each.file, ())]
+        told = {lines for lines in found_in if lines is not None}
         # Of two files of one name that both hold the line, nothing tells which is meant.
         if len(told) == 1:
             before, after = told.pop()
