@@ -82,3 +82,20 @@ def test_one_that_stands_elsewhere_is_named_and_not_concluded() -> None:
 )
 def test_stacks_that_do_not_tell_one_apart_tell_nothing(stacks: list[list[str]]) -> None:
     assert note(judged(*stacks)) == ""
+
+
+def test_an_interruption_tells_since_when_the_job_had_said_nothing() -> None:
+    lines = [
+        f"2026-11-30 09:5{minute}:{second:02d},000 INFO step {6 * minute + second // 10} of 900"
+        for minute in range(3)
+        for second in range(0, 60, 10)
+    ]
+    ranks = [made.of_task(task, [*lines, *stack(WAITS)]) for task in range(2)]
+    account = made.accounting("CANCELLED", "0:0")
+    verdict = made.judged(
+        made.console(PRESSED, *ranks, made.cancelled("STEP 500.0", "c1", clock="11:40:00")), account
+    )
+
+    assert verdict.cause.id == "process.interrupted"
+    assert any("01:47:10 before the end" in each for each in verdict.notes)
+    assert "process.stuck" in {each.cause for each in verdict.alternatives}

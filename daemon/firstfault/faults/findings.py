@@ -56,7 +56,7 @@ def findings(told: Told, run: Run) -> Findings:
     faults = with_hang(told, run, faults, alone=not named and not silent)
     if not named and not faults:
         faults += interruption(told, run, ends)
-    faults = with_stands(run, faults)
+    faults = with_stands(told, run, faults)
     faults = with_card_words(run, _with_shared_memory(faults))
     if not named:
         faults = with_torn_ends(run, _with_useless_work(faults))

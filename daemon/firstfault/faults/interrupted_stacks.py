@@ -12,11 +12,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from firstfault.faults.hang import facts_of, silence
 from firstfault.faults.standing import may_wait, place, waits
 from firstfault.model.event import LastWords, Traceback
 from firstfault.model.fault import Fault
 from firstfault.model.line import Speaker
-from firstfault.model.run import Process, Run
+from firstfault.model.run import Process, Run, Told
 from firstfault.signatures import meaning_of_exception
 
 INTERRUPTED = "process.interrupted"
@@ -26,11 +27,16 @@ _WRAPPER = "torch/distributed/c10d_logger.py"
 _MOST = 3
 
 
-def with_stands(run: Run, faults: Sequence[Fault]) -> list[Fault]:
-    """``faults``, in which the interruption of a job tells where its ranks stood."""
+def with_stands(told: Told, run: Run, faults: Sequence[Fault]) -> list[Fault]:
+    """``faults``, in which the interruption of a job tells where its ranks stood.
+
+    And since when the job had hung, where the times of its last lines tell.
+    """
     if not any(_is_of_job(fault) for fault in faults):
         return list(faults)
-    facts = _stands(run)
+    quiet = silence(told, run)
+    facts = facts_of(quiet) if quiet is not None and quiet.hung else ()
+    facts += _stands(run)
     return [
         msgspec.structs.replace(fault, facts=(*fault.facts, *facts)) if _is_of_job(fault) else fault
         for fault in faults
