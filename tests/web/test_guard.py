@@ -19,7 +19,7 @@ from firstfault.web.access import Identity
 from firstfault.web.application import application, inspection
 from firstfault.web.forms import Forms
 from firstfault.web.guard import Entrance, visit
-from firstfault.web.hosts import names_of
+from firstfault.web.hosts import names_of, origin_of
 from firstfault.web.places import Place
 from tests.web.asking import Client, asked
 
@@ -166,6 +166,9 @@ def test_two_tokens_are_none(client: Client) -> None:
         {"origin": "http://localhost.evil.example"},
         {"origin": "http://localhost@evil.example"},
         {"origin": "file://localhost"},
+        {"origin": "http://localhost:9"},
+        {"origin": "http://faults.example.org"},
+        {"origin": "https://faults.example.org:8443"},
     ],
 )
 def test_another_site_cannot_send_a_form_even_with_its_token(
@@ -181,8 +184,8 @@ def test_another_site_cannot_send_a_form_even_with_its_token(
     "headers",
     [
         {"sec-fetch-site": "same-origin", "origin": "null"},
-        {"origin": "http://localhost"},
-        {"origin": "http://localhost:8765"},
+        {"origin": "http://localhost:8765", "host": "localhost:8765"},
+        {"origin": "https://faults.example.org", "host": "faults.example.org"},
         {"origin": "https://faults.example.org"},
     ],
 )
@@ -225,6 +228,20 @@ def test_only_the_pages_own_names_are_answered_to(client: Client, host: str, fin
     answer = client.get("/", headers=as_("alice", host=host))
 
     assert answer.status_code == (200 if fine else 421)
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://Faults.Example.org/x/", "https://faults.example.org"),
+        ("https://faults.example.org:443", "https://faults.example.org"),
+        ("https://faults.example.org:8443/", "https://faults.example.org:8443"),
+        ("http://a:80/", "http://a"),
+        ("http://u:p@a:8080/", "http://a:8080"),
+    ],
+)
+def test_an_address_has_the_origin_that_browsers_tell(url: str, origin: str) -> None:
+    assert origin_of(url) == origin
 
 
 def test_off_loopback_addresses_and_this_machines_name_are_answered_to() -> None:

@@ -258,7 +258,8 @@ async def _body(request: Request, place: Place) -> AsyncIterator[tuple[IO[bytes]
     most = place.body_bytes
     if place.form and request.headers.get("content-type", "").lower().startswith(_URL_ENCODED):
         most = min(most, FORM_BYTES)  # taking it apart holds up all others
-    too_large = Refusal(413, f"At most {most} bytes are read here.", closes=True)
+    size_said = f"{most >> 20} MiB" if most >> 20 else f"{most} bytes"
+    too_large = Refusal(413, f"At most {size_said} are read here.", closes=True)
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > most:
         raise too_large

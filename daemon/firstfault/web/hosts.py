@@ -18,6 +18,8 @@ from firstfault.web.settings import is_loopback
 
 _PLACE = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_.-]{1,255})(:[0-9]{1,5})?")
 
+_PORTS = {"http": ":80", "https": ":443"}
+
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -25,9 +27,12 @@ class Hosts:
     """The names, without ports; ``*`` allows every one. With ``addresses`` every address that is
     written as a number is one, too: no name can be made to resolve to it."""
 
-    def __init__(self, names: Iterable[str], *, addresses: bool = False) -> None:
+    def __init__(
+        self, names: Iterable[str], *, addresses: bool = False, public_url: str = ""
+    ) -> None:
         self._names = frozenset(name.rstrip(".").lower() for name in names)
         self._addresses = addresses
+        self._origin = origin_of(public_url) if public_url else ""
 
     def allows(self, headers: Headers) -> bool:
         """True where a request has one Host header, and it is one of the names."""
@@ -45,9 +50,9 @@ class Hosts:
         return origin is None or self._is_own(origin, headers.get("host", ""))
 
     def _is_own(self, origin: str, host: str) -> bool:
+        # Another port of this host may be another user's. A proxy may pass on another name.
         scheme, _, place = origin.partition("://")
-        # A proxy may answer for another port, or another scheme, than this server sees.
-        return scheme in ("http", "https") and (place == host or self._is_known(place))
+        return (scheme in _PORTS and place == host.lower()) or origin == self._origin
 
     def _is_known(self, place: str) -> bool:
         match = _PLACE.fullmatch(place)
@@ -67,7 +72,15 @@ def names_of(host: str, public_url: str = "", more: Iterable[str] = ()) -> Hosts
     names.update(LOOPBACK if loopback else (socket.gethostname(),))
     if public_url:
         names.add(urlsplit(public_url).hostname or "")
-    return Hosts((name for name in names if name), addresses=not loopback)
+    known = (name for name in names if name)
+    return Hosts(known, addresses=not loopback, public_url=public_url)
+
+
+def origin_of(url: str) -> str:
+    """The origin of an http(s) ``url``, as browsers write it."""
+    parts = urlsplit(url.lower())
+    place = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{place.removesuffix(_PORTS.get(parts.scheme, ''))}"
 
 
 def _is_address(name: str) -> bool:
