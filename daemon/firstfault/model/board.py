@@ -46,7 +46,8 @@ class FailureFilter(msgspec.Struct, frozen=True, omit_defaults=True):
     """Which failures; None does not restrict. All that are given must hold.
 
     ``cause`` is a cause's id, or a family with its dot ("gpu."). ``text`` is looked for in title,
-    job name, user, host and cause, by whole words. ``node`` is any node of the job.
+    job name, user, host and cause, by whole words, all of which must be there; "the" and its like
+    are passed over. ``node`` is any node of the job.
     Times are of the job's end: ``since`` <= end < ``until``.
     """
 
@@ -68,6 +69,7 @@ class FailureFilter(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Failure(msgspec.Struct, frozen=True):
     """A line of the list of failures: one incarnation of a job, by its newest verdict.
+    ``state`` is the job's way through the daemon ("judged", "delivered", "revised").
 
     ``node_s`` and ``gpu_s`` are what was lost: the seconds that the job ran times its nodes, and
     its GPUs; None where Slurm has not told.
@@ -135,8 +137,10 @@ class NodeStanding(msgspec.Struct, frozen=True):
     jobs that ran on it. ``expected`` is how many would have, were all nodes alike (each such
     failure begins on one of its job's nodes at random). ``low`` and ``high`` bound the share
     initiated / took_part (95 %). ``adjusted`` is the probability of so many by chance, corrected
-    for looking at many nodes; ``suspect`` is True where it is below the board's level.
-    ``state`` is Slurm's present word for the node, None where nobody asked.
+    for looking at many nodes; ``suspect`` is True where it is below the board's level, of three
+    failures or more, and of two users where the cause only may be the system's. Whole days of UTC
+    are counted, those in which the time begins and ends too. ``last_at`` and ``causes`` are of the
+    failures that began on it, and told of the first hundred nodes. ``state`` is Slurm's present word for the node, None where nobody asked.
     """
 
     node: str

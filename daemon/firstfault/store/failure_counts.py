@@ -20,6 +20,7 @@ DAY = dt.timedelta(days=1)
 # Days of one row of ``node_days``.
 SPANS = (1, 4, 16, 64)
 PPM = 1_000_000
+_SUMS = ("one", "trial", "initiated", "alone", "ppm")
 NOBODY = 0  # in place of a user, where Slurm has told none
 
 _ADD_DAY = sa.text(
@@ -116,16 +117,31 @@ def _count_days(connection: sa.Connection, before: Counted | None, after: Counte
 def _count_nodes(connection: sa.Connection, before: Counted | None, after: Counted | None) -> None:
     if _same(before, after, "day", "members", "host"):
         return
-    added = node_rows(after, 1) if after is not None else []
-    taken = node_rows(before, -1) if before is not None else []
-    if added or taken:
-        connection.execute(_ADD_NODE, added + taken)
+    changed = _net(before, after)
+    if changed:
+        connection.execute(_ADD_NODE, changed)
     c = node_days.c
     if before is not None and not _same(before, after, "day", "members"):
         spans = [sa.and_(c.days == days, c.span == before.day // days) for days in SPANS]
         for part in names.parts(sorted(before.members)):
             empty = sa.and_(sa.or_(*spans), c.node.in_(part), c.took_part <= 0)
             connection.execute(node_days.delete().where(empty))
+
+
+def _net(before: Counted | None, after: Counted | None) -> list[dict[str, int]]:
+    """What changes in ``node_days``: of a revision most nodes' parts stay as they are."""
+    added = node_rows(after, 1) if after is not None else []
+    if before is None:
+        return added
+    rows = {(row["days"], row["span"], row["node"]): row for row in added}
+    for row in node_rows(before, -1):
+        key = (row["days"], row["span"], row["node"])
+        other = rows.pop(key, None)
+        if other is not None:
+            row |= {name: row[name] + other[name] for name in _SUMS}
+        if any(row[name] for name in _SUMS):
+            rows[key] = row
+    return list(rows.values())
 
 
 def _count_fingerprints(
