@@ -5,6 +5,9 @@
 (() => {
   const main = document.getElementById("main");
 
+  // On a phone the navigation is wider than the screen.
+  document.querySelector(".top [aria-current]")?.scrollIntoView({block: "nearest", inline: "center"});
+
   // Local times.
   const KEY = "firstfault.local-times";
   const button = document.querySelector("[data-local-times]");

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from firstfault.report import page as templates
 from firstfault.web import board as pages
 from firstfault.web import files
 from firstfault.web.application import application
@@ -15,6 +17,8 @@ from tests.report.test_valid_html import errors
 from tests.web.asking import Client, asked
 from tests.web.boards import ENDS, NOW, Remembered
 
+OURS = Path(__file__).parents[2] / "templates"
+FORM_TOKEN = re.compile(r'name="form_token" value="[^"]*"')
 PATHS = (
     "/",
     "/?span=1y&refresh=60",
@@ -61,3 +65,19 @@ def test_nothing_on_a_page_needs_more_than_its_policy_allows(client: Client, pat
 
     assert "'unsafe-inline'" not in answer.headers["content-security-policy"]
     assert not re.search(r"<style|\sstyle=|\son\w+=|<script>|javascript:", answer.text)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_our_own_templates_make_the_same_page_in_the_sandbox(client: Client, path: str) -> None:
+    whole = client.get(path).text
+    kinds = (".html", ".css", ".j2")
+    ours = {each.name: each.read_text() for each in OURS.iterdir() if each.suffix in kinds}
+    told: list[str] = []
+    templates.use_site(templates.Site("/etc/t", ours, lambda _name, said: told.append(said)))
+    try:
+        by_site = client.get(path).text
+    finally:
+        templates.use_site(None)
+
+    assert told == []
+    assert FORM_TOKEN.sub("", by_site) == FORM_TOKEN.sub("", whole)
