@@ -96,6 +96,7 @@ def _record(job: Job, number: int) -> dict[str, Any]:
             "SLURM_NODELIST": job.node_list(),
             "SLURMD_NODENAME": node,
             "SLURM_JOB_USER": "alice",
+            "SLURM_SCRIPT_CONTEXT": "epilog_slurmd",
         },
         "clock": {"wall_at": _stamp(job.ended_at), "kernel_offset_s": 1.7e9, "uncertainty_s": 0.01,
                   "utc_offset_s": 0, "method": "kmsg-marker"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 
 import pytest
 
@@ -51,3 +52,15 @@ def test_threads_unpack_at_once() -> None:
         thread.join()
 
     assert wrong == []
+
+
+def test_packed_documents_take_no_more_memory_than_their_bytes() -> None:
+    packer = Packer(TEXT)
+    tracemalloc.start()
+    try:
+        small = [packer.packed(DOCUMENT) for _ in range(200)]
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+    assert taken < len(small) * 1_000 < len(small) * len(TEXT)

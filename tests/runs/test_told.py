@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from firstfault.model.case import Case
 from firstfault.model.document import Document
 from firstfault.model.event import TaskEnd
 from firstfault.model.run import Process, Told
+from firstfault.runs.reading import read_documents, with_slurms_names
 from firstfault.runs.told import told
 from tests.diagnosis import made
 from tests.readers.logs import document
@@ -228,3 +231,20 @@ def test_srun_on_a_node_that_is_not_the_jobs_speaks_of_a_quoted_job_where_work_f
         (run,) = told(Case((console, accounting))).runs
 
         assert sum(isinstance(each.event, TaskEnd) for each in run.happened) == kept
+
+
+class Counted(tuple[str, ...]):
+    """Nodes that count how often all of them are looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[str]:
+        Counted.looks += 1
+        return super().__iter__()
+
+
+def test_the_jobs_nodes_are_not_looked_through_for_each_document() -> None:
+    documents = [document(f"step {number}\n", name=f"{number}.out") for number in range(50)]
+    with_slurms_names(read_documents(documents), Counted(["n1", "n2"]))
+
+    assert Counted.looks == 1

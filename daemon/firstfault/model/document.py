@@ -95,7 +95,8 @@ class Packer:
     def _packed(self, excerpt: Excerpt) -> Excerpt:
         if excerpt.like is not None or len(excerpt.stored) < _WORTH_PACKING:
             return excerpt
-        stored = self._compressor.compress(excerpt.stored)
+        # A copy: what the library gives keeps the room that it took for the worst case.
+        stored = bytes(memoryview(self._compressor.compress(excerpt.stored)))
         return Excerpt(excerpt.offset, excerpt.line, stored, self._like)
 
 

@@ -141,11 +141,17 @@ def _with_quoted(events: tuple[Event, ...], document: Document, hours: Zone) -> 
 
 # A machine may call itself otherwise than Slurm does (NodeHostname, several slurmd on one): where
 # the job's nodes are known, another name in a table names none of them.
-def with_slurms_names(read: Read, nodes: tuple[str, ...]) -> Read:
-    """``read``, with a host in a table only where it is one of the job's nodes."""
-    if not nodes:
-        return read
-    names = {short(node) for node in nodes}
+def with_slurms_names(reads: Iterable[Read], nodes: tuple[str, ...]) -> list[Read]:
+    """``reads``, with a host in a table only where it is one of the job's nodes."""
+    names = frozenset(short(node) for node in nodes)
+    return [_with_names(each, names) if _has_table(each) and names else each for each in reads]
+
+
+def _has_table(read: Read) -> bool:
+    return any(isinstance(event, TableEntry) for event in read.events)
+
+
+def _with_names(read: Read, names: frozenset[str]) -> Read:
     events = tuple(
         msgspec.structs.replace(event, host=None)
         if isinstance(event, TableEntry) and event.host and short(event.host) not in names

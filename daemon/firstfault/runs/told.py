@@ -42,7 +42,7 @@ def told(case: Case, read_all: ReadAll = read_documents) -> Told:
     facts = case.facts or one_job(reads)
     nodes = _nodes(facts, ends)
     reads, notes = of_the_job(reads, facts, ends)
-    reads = [with_slurms_names(each, nodes) for each in reads]
+    reads = with_slurms_names(reads, nodes)
     reads = without_quotes(reads, nodes)
     mixed = _is_anothers(reads, nodes)
     if mixed:
