@@ -6,7 +6,7 @@ import pytest
 
 from firstfault.judge.surroundings import LONGEST, MOST, surroundings
 from firstfault.model import verdict as v
-from firstfault.model.document import Document, Excerpt, packed
+from firstfault.model.document import Document, Excerpt, Packer
 
 NAME = "slurm-12.out"
 
@@ -101,7 +101,7 @@ def test_a_packed_document_has_the_same() -> None:
     data = LINES * 100
     proof = quote(data, "line 5")
 
-    small = packed(document(data), LINES)
+    small = Packer(LINES).packed(document(data))
     assert small.excerpts[0].like is not None
     assert surroundings([proof], [small]) == surroundings([proof], [document(data)])
 
