@@ -81,3 +81,17 @@ def test_our_own_templates_make_the_same_page_in_the_sandbox(client: Client, pat
 
     assert told == []
     assert FORM_TOKEN.sub("", by_site) == FORM_TOKEN.sub("", whole)
+
+
+def test_a_site_may_have_a_style_of_its_own(client: Client) -> None:
+    before = client.get("/").text
+    templates.use_site(templates.Site("/etc/t", {"board.css": "b {}"}, lambda *_: None))
+    try:
+        after = client.get("/").text
+        (address,) = re.findall(r'href="(/static/board\.css\?v=\w+)"', after)
+        style = client.get(address)
+    finally:
+        templates.use_site(None)
+
+    assert style.text == "b {}" and style.headers["cache-control"].endswith("immutable")
+    assert address not in before

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from firstfault.model.board import Reader
-from firstfault.report.html import styles
+from firstfault.report.page import page
 from firstfault.web.places import Place
 from firstfault.web.refusals import absent
 
@@ -22,6 +22,7 @@ _TYPES = {
     "png": "image/png",
     "woff2": "font/woff2",
 }
+_STYLES = frozenset({"report.css", "board.css"})
 _YEAR = "public, max-age=31536000, immutable"
 
 
@@ -56,8 +57,8 @@ async def _file(request: Request, _reader: Reader) -> Response:
 
 
 def _found(name: str) -> File | None:
-    if name == "report.css":  # a template: a site may have its own, and another after a reload
-        return _versioned(styles().encode(), "css")
+    if name in _STYLES:  # templates: a site may have its own, and others after a reload
+        return _versioned(page(name).render().encode(), "css")
     return _files().get(name)
 
 
