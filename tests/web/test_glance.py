@@ -10,7 +10,7 @@ import pytest
 from firstfault.model.board import CauseCount, Count, NodeStanding, Overview, Reader
 from firstfault.model.jobs import NODE, Incident
 from firstfault.web.board.glance import bars, sentences, tiles
-from firstfault.web.board.overview import SPANS, within
+from firstfault.web.board.spans import SPANS, within
 
 AT = dt.datetime(2026, 11, 30, 9, tzinfo=dt.UTC)
 OPS = Reader("ops", administrator=True)

@@ -30,7 +30,7 @@ def places(
     """The places of all pages; without an ``explainer`` there is none that explains logs."""
     return [
         *overview.places(board, clock),
-        *failures.places(board),
+        *failures.places(board, clock),
         *failure.places(board),
         *nodes.places(board, clock),
         *causes.places(board, clock),

@@ -55,7 +55,7 @@ def places(board: Board, clock: Callable[[], dt.datetime] = now) -> list[Place]:
             Group(domain, f"For {w.WHO_ACTS[domain]}", tuple(_of(domain, rows)))
             for domain in _DOMAINS
         ]
-        return answer("causes.html", request, reader, met=met, groups=groups, known=len(rows))
+        return answer("causes.html", request, reader, met=met, groups=groups)
 
     async def cause(request: Request, reader: Reader) -> Response:
         try:

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from firstfault.model.board import Reader
-from firstfault.model.explained import Explained, Explainer, NotExplained, Upload
+from firstfault.model.explained import Explainer, NotExplained, Upload
 from firstfault.report import html
 from firstfault.report import wording as w
 from firstfault.report.masking import masked
@@ -30,6 +30,7 @@ _LONGEST_HOSTS = 64 * 1024
 _FORM_BYTES = 1 << 20
 _LONGEST_NAME = 120
 _DEPTH = 4
+_MOST_WARNINGS = 20
 _STRANGE = re.compile(r"[^A-Za-z0-9._+@=-]+")
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", re.ASCII)
 
@@ -58,7 +59,7 @@ def places(explainer: Explainer | None) -> list[Place]:
         async with request.form(max_files=MOST_FILES, max_part_size=used.max_bytes) as given:
             hosts = _field(given, "hosts")
             try:
-                found = await run_in_threadpool(_explained, used, given)
+                report, warnings = await run_in_threadpool(_explained, used, given)
             except (Wrong, NotExplained) as error:
                 status = 422 if isinstance(error, Wrong) else 503
                 return _form(request, reader, used, str(error), hosts, status)
@@ -66,10 +67,9 @@ def places(explainer: Explainer | None) -> list[Place]:
             "explained.html",
             request,
             reader,
-            # A site's own patterns of secrets are known here, not to the process that explained.
-            report=Markup(html.body(masked(found.verdict))),  # noqa: S704 - escaped by its template
-            warnings=found.warnings[:20],
-            left_out=max(0, len(found.warnings) - 20),
+            report=report,
+            warnings=warnings[:_MOST_WARNINGS],
+            left_out=max(0, len(warnings) - _MOST_WARNINGS),
         )
 
     return [
@@ -105,10 +105,14 @@ def _form(
     )
 
 
-def _explained(explainer: Explainer, form: FormData) -> Explained:
+# The report, and what could not be read.
+def _explained(explainer: Explainer, form: FormData) -> tuple[Markup, tuple[str, ...]]:
     with ExitStack() as stack:
         sent = _sent(form, stack)
-        return explainer.explain(sent.uploads, sent.hosts)
+        found = explainer.explain(sent.uploads, sent.hosts)
+    # A site's own patterns of secrets are known here, not to the process that explained.
+    body = html.body(masked(found.verdict))
+    return Markup(body), found.warnings  # noqa: S704 - escaped by its template
 
 
 def _sent(form: FormData, stack: ExitStack) -> Sent:

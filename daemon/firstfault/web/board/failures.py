@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Callable
 from functools import partial
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from firstfault.model.board import Board, FailurePage, Names, Reader
+from firstfault.model.board import Board, FailureFilter, FailurePage, Names, Reader
 from firstfault.report import causes as knowledge
+from firstfault.report.filters import stamp
 from firstfault.report.wording import clean
 from firstfault.web.board import filtering
-from firstfault.web.board.layout import answer
+from firstfault.web.board.layout import answer, now
+from firstfault.web.board.spans import SPANS, Choice, within
 from firstfault.web.places import Place
 
 LIMIT = 50
 LOST = "This part of the list is not there any more: here is its beginning."
 
 
-def places(board: Board) -> list[Place]:
+def places(board: Board, clock: Callable[[], dt.datetime] = now) -> list[Place]:
     """The place of the list."""
-    return [Place(filtering.PATH, partial(_failures, board), "reader")]
+    return [Place(filtering.PATH, partial(_failures, board, clock), "reader")]
 
 
-async def _failures(board: Board, request: Request, reader: Reader) -> Response:
+async def _failures(
+    board: Board, clock: Callable[[], dt.datetime], request: Request, reader: Reader
+) -> Response:
     asked = filtering.read(request.query_params.multi_items())
     if not asked.is_canonical and not asked.wrong:
         # Of the form: its empty fields are not worth an address.
@@ -55,6 +61,7 @@ async def _failures(board: Board, request: Request, reader: Reader) -> Response:
         offered=offered,
         wrong=filtering.faults(asked),
         lost=lost,
+        times=times(which, clock()),
         chips=filtering.chips(which),
         sort=which.sort,
         heads=filtering.heads(which),
@@ -68,6 +75,18 @@ async def _failures(board: Board, request: Request, reader: Reader) -> Response:
 
 # What stands before the fold of the form.
 FIRST_FIELDS = ("text", "since", "until", "domain")
+
+
+def times(which: FailureFilter, at: dt.datetime) -> list[Choice]:
+    """The list of the last day, week and month, and of any time, with what else is filtered."""
+    is_any = which.since is None and which.until is None
+    found = [Choice("Any time", filtering.address(which, since=None, until=None), is_any)]
+    for span in SPANS[:3]:
+        since = within(span, at)[0]
+        href = filtering.address(which, since=stamp(since), until=None)
+        is_chosen = which.since == since and which.until is None
+        found.append(Choice(f"Last {span.label}", href, is_chosen))
+    return found
 
 
 def causes() -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -29,6 +30,8 @@ DRAIN_FOR = dt.timedelta(days=7)
 _DRAIN_TRIED = 3
 _FEW = 3
 _WIDTH = 160
+# https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES
+_OUT = frozenset(("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING"))
 
 
 class Bar(NamedTuple):
@@ -88,7 +91,6 @@ def places(board: Board, clock: Callable[[], dt.datetime] = now) -> list[Place]:
             count=len(standings),
             uninvolved=0 if every else len(standings) - len(found),
             found=len(found),
-            start=start,
             days=days,
             periods=PERIODS,
             wanted=wanted,
@@ -168,9 +170,8 @@ def said(each: NodeStanding) -> tuple[str, str]:
 
 
 def is_out(state: str | None) -> bool:
-    """True where Slurm gives the node no new jobs already."""
-    words = (state or "").upper()
-    return "DRAIN" in words or "DOWN" in words or "FAIL" in words
+    """True where Slurm gives the node no new jobs already; not where it only saves power."""
+    return not _OUT.isdisjoint(re.split("[^A-Z_]+", (state or "").upper()))
 
 
 # What the report itself offers: it does so only where cause and node are sure.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 from urllib.parse import urlencode
 
 from starlette.concurrency import run_in_threadpool
@@ -18,50 +17,16 @@ from firstfault.web.board import filtering
 from firstfault.web.board.chart import chart
 from firstfault.web.board.glance import bars, sentences, tiles
 from firstfault.web.board.layout import answer, now
+from firstfault.web.board.spans import SPANS, Choice, Span, within
 from firstfault.web.places import Place
 from firstfault.web.refusals import Refusal
 
-DAY = dt.timedelta(days=1)
 MOST_CLUSTERS = 12
-# Weeks begin on one, as the board counts them.
-MONDAY = dt.datetime(1970, 1, 5, tzinfo=dt.UTC)
-
-
-class Span(NamedTuple):
-    """A time to look at: the last ``length``, which ends with the ``step`` that goes on."""
-
-    name: str
-    label: str
-    length: dt.timedelta
-    step: dt.timedelta
-
-
-SPANS = (
-    Span("24h", "24 hours", DAY, dt.timedelta(hours=1)),
-    Span("7d", "7 days", 7 * DAY, DAY),
-    Span("30d", "30 days", 30 * DAY, DAY),
-    Span("1y", "year", 364 * DAY, 7 * DAY),
-)
-
-
-class Choice(NamedTuple):
-    """A span to choose; ``is_chosen`` True for the one that is shown."""
-
-    label: str
-    href: str
-    is_chosen: bool
 
 
 def places(board: Board, clock: Callable[[], dt.datetime] = now) -> list[Place]:
     """The place of the overview."""
     return [Place("/", partial(_overview, board, clock), "reader")]
-
-
-def within(span: Span, at: dt.datetime) -> tuple[dt.datetime, dt.datetime]:
-    """From when until when ``span`` is, at the moment ``at``: of whole steps, the last begun."""
-    begun = (at - MONDAY) // span.step
-    until = MONDAY + (begun + 1) * span.step
-    return until - span.length, until
 
 
 async def _overview(
