@@ -233,10 +233,16 @@ def test_there_is_no_drain_command_where_no_report_is_sure(changed: dict[str, ob
     assert "scontrol show node n07" in text
 
 
-@pytest.mark.parametrize("state", ["IDLE+DRAIN", "DOWN*", "MIXED+DRAIN"])
-def test_a_node_that_is_out_of_service_is_said_to_be(state: str) -> None:
+@pytest.mark.parametrize("state", ["IDLE+DRAIN", "DOWN*", "MIXED+DRAIN", "DOWN+NOT_RESPONDING"])
+def test_a_node_that_is_out_of_service_is_known(state: str) -> None:
     assert nodes_page.is_out(state)
-    assert not nodes_page.is_out("ALLOCATED")
+
+
+@pytest.mark.parametrize(
+    "state", ["ALLOCATED", "IDLE+POWERED_DOWN", "IDLE+POWERING_DOWN", "", None]
+)
+def test_a_node_that_only_saves_power_is_not_out_of_service(state: str | None) -> None:
+    assert not nodes_page.is_out(state)
 
 
 def test_a_node_that_is_out_of_service_is_not_to_be_drained_again() -> None:
