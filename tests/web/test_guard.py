@@ -130,12 +130,6 @@ def test_a_file_may_come_with_the_form(client: Client) -> None:
     assert answer.text == "done x"
 
 
-def test_the_token_may_come_as_a_header(client: Client) -> None:
-    headers = as_("alice", x_firstfault_form_token=token(client, "alice"))
-
-    assert client.post("/do", headers=headers, json={}).status_code == 200
-
-
 @pytest.mark.parametrize("given", ["", "x", "W10.a.b", "x" * 5000])
 def test_a_form_without_its_token_does_nothing(client: Client, given: str) -> None:
     answer = client.post("/do", headers=as_("alice"), data={"form_token": given, "note": "x"})

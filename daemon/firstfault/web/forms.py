@@ -13,7 +13,6 @@ import itsdangerous
 from firstfault.model.board import Reader
 
 FIELD = "form_token"
-HEADER = "x-firstfault-form-token"
 DAY_S = 86400
 _SALT = "firstfault.form/1"
 _LONGEST = 2000

@@ -129,10 +129,8 @@ class Guard:
             raise Refusal(403, "A page of another site asked for this. Nothing was done.")
         if not place.form:
             return
-        token = request.headers.get(forms.HEADER)
-        if token is None:
-            given = (await request.form(max_part_size=place.body_bytes)).getlist(forms.FIELD)
-            token = given[0] if len(given) == 1 and isinstance(given[0], str) else ""
+        given = (await request.form(max_part_size=place.body_bytes)).getlist(forms.FIELD)
+        token = given[0] if len(given) == 1 and isinstance(given[0], str) else ""
         if not self._entrance().forms.accepts(token, identity.reader):
             raise Refusal(
                 403, "This page was open for too long. Nothing was done: load it again, and repeat."
