@@ -172,8 +172,9 @@ def emptied(spool: Path) -> float:
 
 
 def processor_s(pid: int) -> float:
+    """With that of the processes that it had and waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(int(each) for each in fields[11:15]) / os.sysconf("SC_CLK_TCK")
 
 
 def peak_mib(pid: int) -> float:

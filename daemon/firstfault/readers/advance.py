@@ -165,7 +165,7 @@ def progress(text: str) -> tuple[int, int | None] | None:
     text = text[:_SEARCHED]
     if _NO_ADVANCE.search(text):
         return None
-    if bar := _BAR.search(text):
+    if "%|" in text and (bar := _BAR.search(text)):
         whole = text[: bar.start()].strip() == ""
         return int(bar[1]), int(bar[2]) if whole else None
     for pattern in _COUNTS:

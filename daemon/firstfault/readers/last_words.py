@@ -158,7 +158,9 @@ def are_flushed(lines: Sequence[Line], zone: Zone) -> bool:
 def stamp(text: str, zone: Zone) -> dt.datetime | None:
     """The moment that a line says at its beginning; None where it says none."""
     text = text[:_SEARCHED]
-    if match := _STAMP.search(text):
+    if ":" not in text:
+        return None
+    if "20" in text and (match := _STAMP.search(text)):
         own = zone
         if match[5]:
             own = Zone(_offset_s(match[5]), True, zone.year)

@@ -95,7 +95,11 @@ _REACH = 8
 
 def may_be_launchers(text: str) -> bool:
     """Whether a line may begin a launcher's or an agent's message: quick, for every line."""
-    return any(word in text for word in WORDS)
+    # A loop costs half of what `any` does.
+    for word in WORDS:  # noqa: SIM110
+        if word in text:
+            return True
+    return False
 
 
 class LauncherReader:

@@ -49,7 +49,8 @@ class MetricsReader:
     def feed(self, line: Line) -> None:
         """Notes what ``line`` reports."""
         text = line.text
-        lost = any(word in text for word in WORDS)
+        nan, name, overflow = WORDS
+        lost = nan in text or name in text or overflow in text
         if not lost and (self._first is None or ("oss" not in text and "norm" not in text)):
             return
         text = text[:_SEARCHED]

@@ -14,7 +14,8 @@ import msgspec
 from firstfault.model.document import Document
 from firstfault.model.line import LOCAL, Span
 
-_YEAR = re.compile(rb"\b(20[0-9]{2})-[01][0-9]-[0-3][0-9][T _][0-2][0-9]:")
+# It begins with what it looks for: so it is searched for fast.
+_YEAR = re.compile(rb"20(?<!\w20)[0-9]{2}-[01][0-9]-[0-3][0-9][T _][0-2][0-9]:")
 _FULL = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
 _SECOND = dt.timedelta(seconds=1)
 
@@ -32,7 +33,7 @@ def zone(document: Document) -> Zone:
     year = None
     for excerpt in document.excerpts:
         if match := _YEAR.search(excerpt.data):
-            year = int(match[1])
+            year = int(match[0][:4])
             break
     if year is None and document.modified_at is not None:
         year = document.modified_at.year

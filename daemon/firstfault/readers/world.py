@@ -26,7 +26,8 @@ WORDS = ("orld", "WORLD", "MEMBER: ")
 def world_size(line: Line) -> WorldSize | None:
     """The number of ranks that ``line`` tells, None if it tells none."""
     text = line.text
-    if not any(word in text for word in WORDS):
+    small, capital, member = WORDS
+    if not (small in text or capital in text or member in text):
         return None
     if match := _LIGHTNING.search(text):
         rank, size = int(match[1]), int(match[2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 
 import msgspec
@@ -43,6 +44,8 @@ class RunFolder(msgspec.Struct, frozen=True, gc=False):
     local_rank: int
 
 
+# Asked several times while a document is read.
+@lru_cache(maxsize=256)
 def run_folder(name: str) -> RunFolder | None:
     """Where in torchrun's log folders the file ``name`` stands, None if it does not."""
     match = _RUN_FILE.search(name)
