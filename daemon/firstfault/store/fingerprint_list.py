@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime as dt
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -212,22 +213,21 @@ def _back(
     """Those of ``keys`` that were seen since a time, and before that not for long."""
     c = failures.c
     recent = sa.bindparam(None, since, UtcTime)
-    of_shares = shares(connection, reader)
-    found = set()
-    for key in keys:
-        first: list[dt.datetime] = []
-        last: list[dt.datetime] = []
-        for share in of_shares:
-            mine = sa.and_(c.fingerprint == key, *share.checked)
-            after = sa.select(c.ended_at).where(mine, c.ended_at >= recent).order_by(c.ended_at)
-            before = (
-                sa.select(c.ended_at).where(mine, c.ended_at < recent).order_by(c.ended_at.desc())
-            )
-            first += connection.execute(after.limit(1)).scalars().all()
-            last += connection.execute(before.limit(1)).scalars().all()
-        if first and last and min(first) - max(last) >= GONE:
-            found.add(key)
-    return found
+    first: dict[int, list[dt.datetime]] = {key: [] for key in keys}
+    last: dict[int, list[dt.datetime]] = {key: [] for key in keys}
+    for share, part in itertools.product(shares(connection, reader), names.parts(keys)):
+        mine = sa.select(c.ended_at).where(c.fingerprint == fingerprints.c.key, *share.checked)
+        after = mine.where(c.ended_at >= recent).order_by(c.ended_at).limit(1)
+        before = mine.where(c.ended_at < recent).order_by(c.ended_at.desc()).limit(1)
+        query = sa.select(
+            fingerprints.c.key, after.scalar_subquery(), before.scalar_subquery()
+        ).where(fingerprints.c.key.in_(part))
+        for key, begun, ended in connection.execute(query):
+            first[key] += [] if begun is None else [begun]
+            last[key] += [] if ended is None else [ended]
+    return {
+        key for key in keys if first[key] and last[key] and min(first[key]) - max(last[key]) >= GONE
+    }
 
 
 def _micro(at: dt.datetime) -> int:
