@@ -54,6 +54,7 @@ FILTERS = [
     b.FailureFilter(domain="nobody"),
     b.FailureFilter(user="alice", partition="long"),
     b.FailureFilter(user="nobody-of-that-name"),
+    b.FailureFilter(text="'%_*("),
     b.FailureFilter(account="language", cluster="small"),
     b.FailureFilter(node="n07"),
     b.FailureFilter(node="n07", cluster="small", cause="gpu."),

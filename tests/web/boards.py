@@ -511,4 +511,5 @@ def _meets(end: End, one: b.Failure, which: b.FailureFilter) -> bool:
         or (which.node and which.node not in end.nodes)
         or (which.fingerprint and which.fingerprint != one.fingerprint)
         or any(word not in words for word in words_of(which.text))
+        or (which.text is not None and not any(map(str.isalnum, which.text)))
     )

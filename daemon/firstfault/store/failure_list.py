@@ -182,6 +182,8 @@ def _in_numbers(connection: sa.Connection, which: FailureFilter) -> _Wanted | No
         and not (kind == "cause" and text.endswith("."))
     }
     spelled = [names.full("word", word) for word in words_of(which.text)[:_MOST_WORDS]]
+    if which.text is not None and not any(map(str.isalnum, which.text)):
+        return None
     known = names.known(connection, {*asked.values(), *spelled})
     if not {*asked.values(), *spelled} <= known.keys():
         return None
@@ -276,13 +278,13 @@ def _query(
         if driver.name == name:
             continue
         stands = table.alias()
-        query = query.where(
-            sa.exists().where(
-                stands.c[column].in_(numbers),
-                stands.c.ended_at == c.ended_at,
-                stands.c.failure == c.key,
-            )
+        # A scalar, so that it is looked up row by row: PostgreSQL would join EXISTS as a whole.
+        found = sa.select(sa.literal(1)).where(
+            stands.c[column].in_(numbers),
+            stands.c.ended_at == c.ended_at,
+            stands.c.failure == c.key,
         )
+        query = query.where(found.limit(1).scalar_subquery().is_not(None))
     if begin is not None:
         here, there = sa.tuple_(value, key), sa.tuple_(begin.value, begin.key)
         query = query.where(here > there if up else here < there)
