@@ -25,6 +25,22 @@ problem+json (RFC 9457) and names the parameter, its place and what is allowed. 
 by page: `next` and `previous` are the addresses of other pages.
 """
 
+# What each operation may be answered with, by what it means.
+_REFUSED = {
+    400: "A parameter is not as it must be.",
+    401: "It is not known who asks.",
+    404: "There is no such thing, or it is not the reader's to see.",
+    405: "Another method is answered here.",
+    421: "The daemon does not answer to this host name.",
+    503: "Who asks cannot be found out now, or too many ask at once.",
+}
+_CHANGE_REFUSED = {403: "A page of another site asked for it.", 408: "Sending it took too long."}
+_BODY_REFUSED = {
+    413: "The body is too large.",
+    415: "The body is of another type.",
+    422: "The body is not as it must be.",
+}
+
 
 def document(operations: Sequence[Operation], version: str) -> dict[str, Any]:
     """The document (OpenAPI 3.1) for these operations."""
@@ -96,24 +112,21 @@ def _parameter(parameter: Parameter) -> dict[str, object]:
 
 def _responses(one: Operation, schema_of: Mapping[Any, dict[str, Any]]) -> dict[str, object]:
     schema = {"type": "string"} if one.answers is None else schema_of[one.answers]
-    found: dict[str, object] = {
-        "200": {"description": "The answer.", "content": {one.media: {"schema": schema}}}
+    answer: dict[str, object] = {
+        "description": "The answer.",
+        "content": {one.media: {"schema": schema}},
     }
+    found: dict[str, object] = {"200": answer}
     if one.method == "GET" and one.media == JSON:
-        found["200"] |= {  # type: ignore[operator]  # it is the dict above
-            "headers": {"ETag": {"schema": {"type": "string"}, "description": "For If-None-Match."}}
-        }
+        tag = {"schema": {"type": "string"}, "description": "For If-None-Match."}
+        answer["headers"] = {"ETag": tag}
         found["304"] = {"description": "The reader has this answer already (If-None-Match)."}
-    statuses = {
-        400: "A parameter is not as it must be.",
-        401: "It is not known who asks.",
-        404: "There is no such thing, or it is not the reader's to see.",
-        405: "Another method is answered here.",
-        **({403: "Another site asked for it."} if one.method == "POST" else {}),
-        **({413: "The body is too large.", 415: "The body is of another type.",
-            422: "The body is not as it must be."} if one.takes is not None else {}),
-        **{status: f"{said}." for status, said in one.statuses.items()},
-    }  # fmt: skip
+    statuses = dict(_REFUSED)
+    if one.method == "POST":
+        statuses |= _CHANGE_REFUSED
+    if one.takes is not None:
+        statuses |= _BODY_REFUSED
+    statuses |= {status: f"{said}." for status, said in one.statuses.items()}
     problem = {MEDIA_TYPE: {"schema": schema_of[Problem]}}
     for status, said in sorted(statuses.items()):
         found[str(HTTPStatus(status).value)] = {"description": said, "content": problem}
