@@ -77,7 +77,9 @@ def worth_of_launch(
     mine = [each for each in words if _is_beside(each, said)]
     after = max(launch(each).place.offset for each in said)
     later = [each for each in mine if each.place.offset > after]
-    if any(each.step is not None for each in later):
+    worked = {document: offset for document, offset, _ in told.worked}
+    went_on = any(worked.get(launch(each).place.document, -1) > after for each in said)
+    if went_on or any(each.step is not None for each in later):
         return POSSIBLE
     own = all(_OWN_LINE.match(launch(each).place.text) for each in said)
     if not own or any(_speaks(each, said) for each in mine) or (ranks_ran(run) and not ended):

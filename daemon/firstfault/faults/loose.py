@@ -45,18 +45,17 @@ def unattributed(run: Run, ends: Sequence[Death], nameless: Sequence[Death]) -> 
     faults: list[Fault] = []
     effects: list[Effect] = []
     left = list(nameless)
-    alone = not ends
     anybodys: list[Happened] = []
     for scope, seen in sorted(found.items(), key=lambda item: repr(item[0])):
         mine = [death for death in left if scope in _scopes(death)]
         if not mine:
             anybodys += seen
             continue
-        part = _within(seen, mine, alone=alone)
+        part = _within(seen, mine, ends)
         faults += part.faults
         effects += part.effects
         left = [death for death in left if death not in mine or death in part.nameless]
-    rest = _within(anybodys, left, alone=alone)
+    rest = _within(anybodys, left, ends)
     # These stand in documents in which no agent of a rank that ended so speaks.
     guessed = (msgspec.structs.replace(fault, rank_sure=False) for fault in rest.faults)
     return Loose((*faults, *guessed), (*effects, *rest.effects), rest.nameless)
@@ -102,13 +101,14 @@ def _is_echo(event: Traceback, raised: dict[str, list[Traceback]]) -> bool:
     return any(says_same(event, other) for other in raised.get(event.message.strip()[:200], ()))
 
 
-def _within(seen: Sequence[Happened], nameless: Sequence[Death], *, alone: bool) -> Loose:
+def _within(seen: Sequence[Happened], nameless: Sequence[Death], ends: Sequence[Death]) -> Loose:
+    alone = not ends
     groups: dict[str, list[Happened]] = {}
     effects: list[Effect] = []
     for each in seen:
         event = each.event
         assert isinstance(event, Traceback)
-        if _was_survived(event) and nameless and not any(_may_raise(d) for d in nameless):
+        if _was_survived(event) and ends and not any(_may_raise(d) for d in ends):
             continue
         sign = meaning_of_exception(event.type, event.message)
         if sign is not None and sign.means in ("peer-lost", "waited", "stopped"):

@@ -136,6 +136,7 @@ def _fault(cause: str, seen: list[Happened], told: Told, run: Run, from_state: b
         at=at,
         sources=frozenset(sources),
         proofs=tuple(dict.fromkeys(proofs)),
+        sure=from_state or not _are_quoted(seen),
         limit=_worth(cause, seen, told, run, sources),
         facts=tuple(facts),
     )
@@ -165,6 +166,11 @@ def _worth(cause: str, seen: list[Happened], told: Told, run: Run, sources: set[
     if stopped or last:
         return LIKELY if cause == "slurm.cancelled" else CONFIRMED
     return LIKELY
+
+
+# Several steps of work follow all of them: they may be an older log's.
+def _are_quoted(seen: list[Happened]) -> bool:
+    return bool(seen) and all(isinstance(e.event, Cancelled) and e.event.worked for e in seen)
 
 
 def _is_stop(each: Happened) -> bool:
