@@ -15,12 +15,14 @@ import sqlalchemy as sa
 
 from firstfault.store.schema import Key, UtcTime, metadata
 
-# A name stands with its kind: "user:alice", "word:rank".
+# A name stands with its kind: "user:alice", "word:rank". Names of a kind, and causes of a family, are
+# a range of them: in the order of bytes, whatever the order of the database's language.
+BYTEWISE = sa.String(300).with_variant(sa.String(300, collation="C"), "postgresql")
 names = sa.Table(
     "names",
     metadata,
     sa.Column("key", Key, primary_key=True),
-    sa.Column("name", sa.String(300), nullable=False, unique=True),
+    sa.Column("name", BYTEWISE, nullable=False, unique=True),
 )
 
 # Nodes that failed jobs ran on, and when each last sent a record of any job.

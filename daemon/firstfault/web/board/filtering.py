@@ -165,7 +165,7 @@ def heads(which: FailureFilter) -> dict[str, Head]:
     now = which.sort
     ended = {"-ended": "descending", "ended": "ascending"}.get(now)
     return {
-        "ended": Head(address(which, sort="ended" if now == "-ended" else None, page=None), ended),
+        "ended": Head(address(which, sort="ended" if now == "-ended" else None), ended),
         "lost": Head(address(which, sort="-lost"), "descending" if now == "-lost" else None),
         "nodes": Head(address(which, sort="-nodes"), "descending" if now == "-nodes" else None),
     }

@@ -42,10 +42,11 @@ _FILTERED = (
 
 def upgrade() -> None:
     """Adds the tables."""
+    bytewise = sa.String(300).with_variant(sa.String(300, collation="C"), "postgresql")
     op.create_table(
         "names",
         sa.Column("key", _KEY, primary_key=True),
-        sa.Column("name", sa.String(300), nullable=False, unique=True),
+        sa.Column("name", bytewise, nullable=False, unique=True),
     )
     op.create_table(
         "nodes",
