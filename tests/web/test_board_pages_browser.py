@@ -143,12 +143,17 @@ def reading(browser: playwright.Browser, **options: object) -> Iterator[playwrig
     page = context.new_page()
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("requestfailed", lambda request: said.append(f"failed: {request.url}"))
+    # A mark that is still on its way when the reader goes on is given up by the browser itself.
+    page.on("requestfailed", lambda request: said.extend(_failed(request)))
     try:
         yield page
         assert said == []
     finally:
         context.close()
+
+
+def _failed(request: playwright.Request) -> list[str]:
+    return [] if request.failure == "net::ERR_ABORTED" else [f"{request.failure}: {request.url}"]
 
 
 def follow(page: playwright.Page, target: str | playwright.Locator) -> None:
