@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -82,7 +83,7 @@ def failures(
     """
     which = msgspec.convert(given, FailureFilter)
     with opened(config_file, url, token_file) as found:
-        chosen = _chosen(found, which, limit)
+        chosen = _asked(_chosen(found, which, limit))
         if form == "json":
             _print_json(chosen)
         elif form == "csv":
@@ -102,6 +103,12 @@ def _chosen(reading: Reading, which: FailureFilter, limit: int) -> Iterator[Fail
         page = found.next
         if page is None or (left is not None and left <= 0):
             return
+
+
+# The first is asked for before anything is printed: where nobody answers, nothing is.
+def _asked(chosen: Iterator[Failure]) -> Iterator[Failure]:
+    first = list(itertools.islice(chosen, 1))
+    return itertools.chain(first, chosen)
 
 
 def _print_json(chosen: Iterator[Failure]) -> None:

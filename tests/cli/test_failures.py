@@ -203,11 +203,12 @@ def test_a_number_on_two_clusters_asks_for_one() -> None:
     assert chosen.exit_code == 0
 
 
-def test_a_daemon_that_is_not_there_is_named_with_the_remedy() -> None:
+@pytest.mark.parametrize("form", ["text", "json", "csv"])
+def test_a_daemon_that_is_not_there_is_named_with_the_remedy(form: str) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))  # and nobody listens
         where = f"http://127.0.0.1:{held.getsockname()[1]}"
-        shown = run(failures, FIRSTFAULT_URL=where)
+        shown = run(failures, "--format", form, FIRSTFAULT_URL=where)
 
     assert (shown.exit_code, shown.stdout) == (1, "")
     assert shown.stderr == (
