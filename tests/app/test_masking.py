@@ -9,10 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from firstfault.app.board import StoredBoard
 from firstfault.app.customs import patterns_of, template_faults, use_customs
-from firstfault.app.listeners import StoredFailures
 from firstfault.config import Config, ConfigError, Mask, Templates
 from firstfault.model import verdict as v
+from firstfault.model.board import Failure, FailureFilter, Reader
 from firstfault.report import html, masking
 from firstfault.report import page as pages
 from firstfault.store import listing
@@ -39,13 +40,19 @@ def with_secret(secret: str) -> v.Verdict:
     )
 
 
+def listed(daemon: Daemon) -> Failure:  # noqa: F811
+    page = StoredBoard(daemon.database).failures(Reader(administrator=True), FailureFilter())
+    (row,) = page.failures
+    return row
+
+
 def test_no_channel_list_or_page_is_given_a_secret(daemon: Daemon) -> None:  # noqa: F811
     daemon.answer = lambda case: with_secret(SECRET)
     daemon.take("n1", "n2")
 
     (sent,) = daemon.slack.sent
     (stored,) = listing.current_verdicts(daemon.database, "12", any_cluster=True)
-    (row,) = StoredFailures(daemon.database).newest(10)
+    row = listed(daemon)
     for verdict in (sent.current.verdict, stored.verdict):
         said = v.encode(verdict).decode()
         assert SECRET not in said and said.count("hf_****") == 5
@@ -58,7 +65,7 @@ def test_a_pattern_that_is_added_later_holds_for_what_is_stored(daemon: Daemon) 
     masking.use_site([re.compile("project-[0-9]{4}")])
 
     (stored,) = listing.current_verdicts(daemon.database, "12", any_cluster=True)
-    (row,) = StoredFailures(daemon.database).newest(10)
+    row = listed(daemon)
     assert b"project-1234" not in v.encode(stored.verdict)
     assert "project" not in f"{row.title} {row.name}"
 
