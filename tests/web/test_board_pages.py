@@ -18,6 +18,7 @@ from firstfault.model import jobs as j
 from firstfault.model import verdict as v
 from firstfault.web.board import health as health_page
 from firstfault.web.board import nodes as nodes_page
+from tests.report.test_valid_html import errors
 from tests.web import boards
 from tests.web.board_served import PAGES, places, served
 from tests.web.boards import ENDS, HOSTILE, NOW, Remembered, ends
@@ -92,11 +93,11 @@ def explained(address: str, files: dict[str, bytes], **fields: str) -> requests.
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_page_is_whole_and_holds_nothing_inline(address: str, path: str) -> None:
+def test_every_page_is_valid_html_and_holds_nothing_inline(address: str, path: str) -> None:
     answer = get(address, path)
 
     assert answer.status_code == 200
-    assert answer.text.rstrip().endswith("</html>")
+    assert errors(answer.text) == []
     assert not re.search(r"<style|\sstyle=|\son[a-z]+=|<script(?! src)", answer.text)
 
 
@@ -462,6 +463,7 @@ def test_a_pasted_log_is_explained(address: str) -> None:
     answer = explained(address, {}, log=(CASE / "slurm.out").read_text())
 
     assert answer.status_code == 200
+    assert errors(answer.text) == []
     assert "Rank 4 on n3 raised ValueError" in answer.text
     assert "pasted.log line" in answer.text
 
