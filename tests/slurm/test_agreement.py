@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 
 from firstfault.model.slurm import ExitCode, JobFacts
 from firstfault.readers.pyslurm_job import job_facts
-from firstfault.readers.sacct import parse_records
+from firstfault.readers.sacct import parse_records, parse_text
 from firstfault.readers.stdio import with_paths
+from firstfault.slurm import pyslurm_worker
 
 RECORDED = Path(__file__).parent / "recorded"
 DELIMITER = "\x1f0123456789abcdef\x1f"
@@ -78,3 +80,19 @@ def test_the_output_of_a_job_and_of_a_step_are_told_with_what_differs_by_task() 
 
     assert job.stdout == "/tmp/w/a-14385004.txt"
     assert paths["0"] == "/tmp/w/s-14385004-%t.out"
+
+
+def test_both_tell_the_same_of_gpus() -> None:
+    """As pyslurm's types have it: by name, a number or a thing with a count."""
+    text = "JobID|AllocTRES\n7|cpu=8,gres/gpu:a100=4,gres/gpu=4,node=2\n"
+    (of_text,) = parse_text(text)
+
+    def told(gres: dict[str, object]) -> int | None:
+        job = SimpleNamespace(id=7, allocated_tres=SimpleNamespace(gres=gres))
+        return job_facts({"id": 7, "gpus": pyslurm_worker._gpus(job)}).gpus
+
+    thing = SimpleNamespace(count=4)
+    assert of_text.gpus == told({"gpu": thing, "gpu:a100": thing}) == told({"gpu": 4}) == 4
+    assert told({"gpu:a100": 2, "gpu:h100": 2, "shard": 8}) == 4
+    assert told({}) is None
+    assert job_facts({"id": 7, "gpus": pyslurm_worker._gpus(SimpleNamespace(id=7))}).gpus is None

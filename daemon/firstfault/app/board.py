@@ -34,7 +34,7 @@ from firstfault.store import (
 )
 from firstfault.store.database import Database
 
-SHOWN_INCIDENTS = 200
+SHOWN_INCIDENTS = 100
 SHOWN_DELIVERIES = 500
 SHOWN_NODES = 10
 SHOWN_FAILURES = 10
