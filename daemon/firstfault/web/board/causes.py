@@ -36,7 +36,6 @@ class Row(NamedTuple):
 class Group(NamedTuple):
     """Causes of one domain."""
 
-    domain: str
     title: str
     rows: tuple[Row, ...]
 
@@ -52,8 +51,7 @@ def places(board: Board, clock: Callable[[], dt.datetime] = now) -> list[Place]:
             key=lambda row: (-row.month.failures, -row.year.failures, row.id),
         )
         groups = [
-            Group(domain, f"For {w.WHO_ACTS[domain]}", tuple(_of(domain, rows)))
-            for domain in _DOMAINS
+            Group(f"For {w.WHO_ACTS[domain]}", tuple(_of(domain, rows))) for domain in _DOMAINS
         ]
         return answer("causes.html", request, reader, met=met, groups=groups)
 

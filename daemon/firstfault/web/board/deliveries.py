@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -64,8 +64,3 @@ def places(board: Board) -> list[Place]:
         Place("/deliveries", deliveries, "administrator"),
         Place("/deliveries/{delivery}/retry", retry, "administrator", ("POST",)),
     ]
-
-
-def retry_path(delivery: str) -> str:
-    """Where a form asks for another try."""
-    return f"/deliveries/{quote(delivery, safe='')}/retry"
