@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 from firstfault.model.event import Frame, TornTraceback, Traceback
 from firstfault.model.line import Line, Place, Speaker
 from firstfault.readers import stack_lines
-from firstfault.readers.advance import advanced_to
+from firstfault.readers.aftermath import Aftermath
 from firstfault.readers.boxes import BoxReader, box_title
 from firstfault.readers.groups import GROUP_HEADER, GroupReader
 from firstfault.readers.knots import frames_of_each
@@ -23,12 +22,6 @@ _DEEPEST = 4_000
 _MOST_STRAYS = 8
 _MOST_STRAYS_IN_KNOT = 40
 _MOST_MORE = 20
-# So many steps of work after an exception tell that its process may have gone on.
-_WORK = 3
-# A word of going on stands right behind the exception that it is about.
-_BEHIND = 2
-# So many lines of the log behind an exception that was logged tell that the program went on.
-_LOGS = 3
 # Each line that begins a traceback has one of these, but those with torch's own prefix.
 WORDS = ('File "', "Traceback (m")
 # What a pool prints around the traceback of its process.
@@ -52,20 +45,13 @@ class TracebackReader:
         self._spawned: int | None = None
         self._message: End | None = None
         self._lead = ""
-        self._said = 0
-        self._step: int | None = None
-        self._steps: deque[int] = deque(maxlen=_WORK)
-        self._caught: set[int] = set()
-        # Exceptions that a program wrote into its log, and where the stream's last log lines are.
-        self._logged: set[Place] = set()
-        self._logs: deque[int] = deque(maxlen=_LOGS)
-        self._marks: dict[Place, int] = {}
+        self._after = Aftermath()
         self._torn: tuple[Reading, int] | None = None
 
     @property
     def idle(self) -> bool:
         """Whether a line without `WORDS` and torch's own prefix is nothing to it but the last one."""
-        return not (self._reading or self._ended or self._marks or self._torn)
+        return not (self._reading or self._ended or self._after.begun or self._torn)
 
     def pass_over(self, text: str) -> None:
         """Notes that such lines stood there while it was idle; ``text`` is the last that is not empty."""
@@ -96,40 +82,21 @@ class TracebackReader:
 
     def count(self, text: str) -> None:
         """Notes that the stream's last line, ``text``, was neither a traceback's nor a launcher's."""
-        if (
-            (self._marks or self._ended or self._torn)
-            and text
-            and not stack_lines.is_shutdown(text)
-        ):
-            self._said += 1
-            if stack_lines.was_handled(text):
-                self._caught.add(self._said)
-            if stack_lines.is_log(text):
-                self._logs.append(self._said)
-            step = advanced_to(text)
-            if step is not None and step != self._step:
-                self._step = step
-                self._steps.append(self._said)
+        begun = self._after.begun or self._ended or self._torn
+        if begun and text and not stack_lines.is_shutdown(text):
+            self._after.count(text)
 
     def worked(self, place: Place) -> bool:
-        """Whether several steps of work followed the exception at ``place``, or a word of going on.
-
-        Or the log went on into which the program itself wrote it.
-        """
-        mark = self._marks.get(place, self._said)
-        if any(mark + said in self._caught for said in range(1, _BEHIND + 1)):
-            return True
-        if place in self._logged and len(self._logs) == _LOGS and self._logs[0] > mark:
-            return True
-        return len(self._steps) == _WORK and self._steps[0] > mark
+        """Whether the process went on after the exception at ``place``: see `Aftermath`."""
+        return self._after.worked(place)
 
     def followed(self, place: Place) -> int:
         """How many of the stream's own lines have followed the exception at ``place``."""
-        return self._said - self._marks.get(place, self._said)
+        return self._after.followed(place)
 
     def torn(self) -> TornTraceback | None:
         """The stream's last traceback, where it has no end and nothing follows it."""
-        if self._torn is None or self._torn[1] != self._said:
+        if self._torn is None or self._torn[1] != self._after.said:
             return None
         reading = self._torn[0]
         return TornTraceback(reading.last.place, reading.last.speaker, tuple(reading.frames))
@@ -137,9 +104,7 @@ class TracebackReader:
     def _event(self, end: End) -> Traceback:
         reading = end.reading
         assert reading is not None
-        self._marks[end.line.place] = end.said
-        if reading.logged:
-            self._logged.add(end.line.place)
+        self._after.mark(end.line.place, end.said, logged=reading.logged)
         return Traceback(
             place=end.line.place,
             speaker=end.line.speaker,
@@ -366,7 +331,7 @@ class TracebackReader:
                 end.cut = True
             self._ended += reading.before
         elif reading.frames or not reading.headless:
-            self._torn = (reading, self._said)
+            self._torn = (reading, self._after.said)
 
     def _close_group(self, reading: Reading, group: GroupReader) -> None:
         whole, leaves = group.group(), group.leaves()
@@ -382,9 +347,10 @@ class TracebackReader:
         self._message = None
 
     def _end(self, reading: Reading, end: End) -> None:
-        if self._marks and not reading.linked and not end.type.endswith("ChildFailedError"):
-            self._said += 1
-        end.reading, end.said, end.causes = reading, self._said, reading.causes
+        if self._after.begun and not reading.linked and not end.type.endswith("ChildFailedError"):
+            self._after.said += 1
+        end.reading, end.said, end.causes = reading, self._after.said, reading.causes
+        self._after.ended()
         # What a pool's process raised is raised anew by its owner: it came from the process's.
         if reading.inner and reading.causes and reading.causes[-1] == (end.type, end.message):
             end.frames = reading.inner
