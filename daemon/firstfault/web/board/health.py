@@ -122,7 +122,8 @@ def _slurm(health: Health, at: dt.datetime) -> Point:
             "Last answer of Slurm",
             "none yet",
             PLAIN,
-            "Slurm is asked when a job has failed. Reports are made without it, and say less.",
+            "Slurm is asked when a job has failed, unless slurm.source is none. Reports are made "
+            "without it, and say less. Why it does not answer tells:",
             ("firstfault check",),
         )
     waiting = sum(health.states.get(state, 0) for state in _WAITING)
