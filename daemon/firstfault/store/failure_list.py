@@ -11,7 +11,7 @@ import base64
 import binascii
 import datetime as dt
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -271,25 +271,30 @@ def _query(
             query = query.where(quiet(c[name]) == number)
     if wanted.causes is not None and driver.name != "cause":
         query = query.where(quiet(c.cause).in_(wanted.causes))
-    for table, column, name, numbers in (
-        *((failure_words, "word", f"word {word}", (word,)) for word in wanted.words),
-        *([(failure_nodes, "node", "node", wanted.nodes)] if wanted.nodes else []),
-    ):
-        if driver.name == name:
-            continue
-        stands = table.alias()
-        # A scalar, so that it is looked up row by row: PostgreSQL would join EXISTS as a whole.
-        found = sa.select(sa.literal(1)).where(
-            stands.c[column].in_(numbers),
-            stands.c.ended_at == c.ended_at,
-            stands.c.failure == c.key,
-        )
-        query = query.where(found.limit(1).scalar_subquery().is_not(None))
+    query = query.where(*_looked_up(driver, wanted))
     if begin is not None:
         here, there = sa.tuple_(value, key), sa.tuple_(begin.value, begin.key)
         query = query.where(here > there if up else here < there)
     order = (value, key) if up else (value.desc(), key.desc())
     return query.order_by(*order)
+
+
+def _looked_up(driver: _Driver, wanted: _Wanted) -> Iterator[sa.ColumnElement[bool]]:
+    """For each word, and the node, that the failures are not read by: whether it is there."""
+    c = failures.c
+    for table, column, name, numbers in (
+        *((failure_words, "word", f"word {word}", (word,)) for word in wanted.words),
+        *([(failure_nodes, "node", "node", wanted.nodes)] if wanted.nodes else []),
+    ):
+        if driver.name != name:
+            stands = table.alias()
+            found = sa.select(sa.literal(1)).where(
+                stands.c[column].in_(numbers),
+                stands.c.ended_at == c.ended_at,
+                stands.c.failure == c.key,
+            )
+            # A scalar, so that it is looked up row by row: PostgreSQL would join EXISTS as a whole.
+            yield found.limit(1).scalar_subquery().is_not(None)
 
 
 def _times(at: sa.ColumnElement[Any], wanted: _Wanted) -> list[sa.ColumnElement[bool]]:
@@ -306,8 +311,23 @@ def _times(at: sa.ColumnElement[Any], wanted: _Wanted) -> list[sa.ColumnElement[
 
 def _drivers(
     connection: sa.Connection, wanted: _Wanted, share: Share, sort: str
-) -> Iterable[_Driver]:
-    """The narrowest way to the rows; of a family of causes, one for each of them."""
+) -> Sequence[_Driver]:
+    """The narrowest of the `_ways`."""
+    ways = _ways(wanted, share)
+    by_time = sort.endswith("ended")
+    if len(ways) == 1 and by_time:
+        return ways[0]
+    sizes = [sum(_size(connection, driver, wanted) for driver in way) for way in ways]
+    size, way = min(zip(sizes, ways, strict=True), key=lambda each: (each[0], _cost(each[1][0])))
+    by_others = bool(wanted.words or wanted.nodes) or not way[0].where
+    if size >= _FAR and by_others and not by_time:
+        # In the order that is wanted a page is full long before all rows are read.
+        return [_Driver(failures, (), sort)]
+    return way
+
+
+def _ways(wanted: _Wanted, share: Share) -> list[list[_Driver]]:
+    """The ways to the rows: each is all that is read one after the other."""
     c = failures.c
     ways: list[list[_Driver]] = []
     if wanted.nodes is not None:
@@ -320,29 +340,16 @@ def _drivers(
     ]
     ways += [
         [_Driver(failures, (c[name] == wanted.equal[name],), name)]
-        for name in (
-            "fingerprint",
-            "name",
-            *(n for n in LEADING if n not in ("fingerprint", "name")),
-        )
+        for name in LEADING
         if name in wanted.equal
     ]
     if share.column is not None:
         ways.append([_Driver(failures, (share.column == share.number,), "share")])
     if wanted.causes is not None and share.column is None:
         ways.append([_Driver(failures, (c.cause == cause,), "cause") for cause in wanted.causes])
-    by_time = [_Driver(failures, (), "")]
     if wanted.since is not None or not ways:
-        ways.append(by_time)
-    if len(ways) == 1 and sort.endswith("ended"):
-        return ways[0]
-    sizes = [sum(_size(connection, driver, wanted) for driver in way) for way in ways]
-    size, way = min(zip(sizes, ways, strict=True), key=lambda each: (each[0], _cost(each[1][0])))
-    by_others = bool(wanted.words or wanted.nodes) or not way[0].where
-    if size >= _FAR and by_others and not sort.endswith("ended"):
-        # In the order that is wanted a page is full long before all rows are read.
-        return [_Driver(failures, (), sort)]
-    return way
+        ways.append([_Driver(failures, (), "")])
+    return ways
 
 
 def _cost(driver: _Driver) -> int:

@@ -78,7 +78,8 @@ FILTERED = (
     "name",
     "fingerprint",
 )
-LEADING = ("user", "account", "cause", "partition", "name", "fingerprint")
+# The narrowest first, as a rule.
+LEADING = ("fingerprint", "name", "user", "account", "cause", "partition")
 _SUMMED = ("nodes", "node_s", "gpu_s")
 
 
