@@ -38,6 +38,9 @@ _STATE = Column("STATE", 12)
 @click.option("--cluster", help="Of this cluster.")
 @click.option("--all", "every", is_flag=True, help="Also nodes on which no failure began.")
 @click.option(
+    "--limit", type=click.IntRange(0), default=20, show_default=True, help="So many; 0: all."
+)
+@click.option(
     "--format",
     "form",
     type=click.Choice(["text", "json", "csv"]),
@@ -51,6 +54,7 @@ def nodes(
     until: dt.datetime | None,
     cluster: str | None,
     every: bool,
+    limit: int,
     form: str,
     config_file: Path | None,
     url: str | None,
@@ -68,7 +72,8 @@ def nodes(
     """
     with opened(config_file, url, token_file) as reading:
         found = reading.nodes(hours, until or dt.datetime.now(dt.UTC), cluster)
-    shown = tuple(each for each in found.nodes if every or each.initiated)
+    chosen = tuple(each for each in found.nodes if every or each.initiated)
+    shown = chosen[: limit or None]
     if form == "json":
         told = msgspec.structs.replace(found, nodes=shown)
         click.echo(msgspec.json.format(msgspec.json.encode(told), indent=1))
@@ -76,20 +81,21 @@ def nodes(
         rows = [values.Node.__struct_fields__, *map(msgspec.structs.astuple, shown)]
         click.echo(spreadsheet.lines(rows), nl=False)
     else:
-        _print_table(shown, len(found.nodes))
+        _print_table(shown, len(chosen), len(found.nodes))
 
 
-def _print_table(shown: tuple[values.Node, ...], of: int) -> None:
+def _print_table(shown: tuple[values.Node, ...], chosen: int, of: int) -> None:
     if shown:
         # Who asked Slurm of no node need not read of it.
         stated = any(each.state for each in shown)
         columns = (*_COLUMNS[:-1], _STATE, _COLUMNS[-1]) if stated else _COLUMNS
         for line in lines(columns, [_row(each, stated) for each in shown]):
             click.echo(line)
-    left_out = of - len(shown)
-    if left_out:
+    if len(shown) < chosen:
+        click.echo(f"The first {len(shown)} of {chosen}: --limit 0 lists all.", err=True)
+    elif chosen < of:
         on = "any other of" if shown else "any of"
-        click.echo(f"No failure began on {on} {left_out} nodes: --all lists them.", err=True)
+        click.echo(f"No failure began on {on} {of - chosen} nodes: --all lists them.", err=True)
     elif not shown:
         click.echo("No failed job is stored of this time.", err=True)
 

@@ -145,7 +145,7 @@ def test_what_is_no_time_is_bad_usage(url: str, text: str) -> None:
 
 
 def test_suspect_nodes_come_first(url: str) -> None:
-    shown = run(nodes, "--url", url, "--hours", "8784")
+    shown = run(nodes, "--url", url, "--hours", "8784", "--limit", "0")
 
     lines = shown.stdout.splitlines()
     assert {line.split()[0].partition("/")[2] for line in lines if " yes " in line} == {"n07"}
@@ -154,9 +154,16 @@ def test_suspect_nodes_come_first(url: str) -> None:
     assert "No failure began on any other of" in shown.stderr
 
 
+def test_twenty_nodes_are_listed_unless_more_are_asked_for(url: str) -> None:
+    shown = run(nodes, "--url", url, "--hours", "8784")
+
+    assert len(shown.stdout.splitlines()) == 21
+    assert re.fullmatch(r"The first 20 of \d+: --limit 0 lists all.\n", shown.stderr)
+
+
 @pytest.mark.parametrize("form", ["json", "csv"])
 def test_all_nodes_are_given_to_programs(url: str, form: str) -> None:
-    shown = run(nodes, "--url", url, "--hours", "8784", "--all", "--format", form)
+    shown = run(nodes, "--url", url, "--hours", "8784", "--all", "--limit", "0", "--format", form)
 
     since = boards.NOW - dt.timedelta(days=366)
     count = len(BOARD.nodes(boards.ADMINISTRATOR, since, boards.NOW))
