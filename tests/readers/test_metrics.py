@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 
 import pytest
 
 from firstfault.readers.metrics import MetricsReader
 from tests.readers.logs import line
+from tests.readers.steps import steps
 
 MEGATRON = (
     " iteration  {n}/  5000 | consumed samples:  64 | lm loss: {loss} | loss scale: 1.0 | "
@@ -85,14 +86,12 @@ def test_fairseqs_scale_that_sinks_to_nothing_is_told() -> None:
     assert sign(*sinking[:2] * 9) is None
 
 
-def test_a_hostile_line_costs_little() -> None:
-    began = time.monotonic()
+def test_a_hostile_line_is_gone_through_once() -> None:
     for each in (
         "nan loss " * 8_000,
         "loss=" * 13_000 + "nan",
         "nan" + "9" * 65_000,
         "loss -\t" * 9_000 + "nan",
     ):
-        sign(*[each] * 20)
-
-    assert time.monotonic() - began < 2
+        # What is searched of a line is cut: so many lines of Python however long it is.
+        steps(partial(sign, *[each] * 20), 200_000)

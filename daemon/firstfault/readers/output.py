@@ -193,7 +193,7 @@ class _Reading:
             self._tail.add(line)
             if self._dumped and not self._over and progress(line.text):
                 self._stepped = line.place.offset
-        elif not self._over and any(isinstance(each, _ENDS) for each in found):
+        elif found and not self._over and any(isinstance(each, _ENDS) for each in found):
             self._over = True
             self._events += self._last_words(torn=_is_torn(found))
         advances = self._advances
