@@ -85,8 +85,9 @@ class Advances:
         self._steps: deque[int] = deque(maxlen=_WORK)
         self._seen: dict[Speaker, set[str]] = {}
         self._counts: dict[Speaker, int] = {}
-        # The same for each speaker, after any end.
+        # The same for each speaker, after any end, until one has worked on after the last.
         self._watched = False
+        self._ended_at = -1
         self._work: dict[Speaker, deque[int]] = {}
 
     def feed(self, line: Line, events: Sequence[Event]) -> bool:
@@ -97,7 +98,7 @@ class Advances:
                     self._count(earlier)
                 self.recent.clear()
             self.after += 1
-            self._watched = True
+            self._watch(line)
             self._seen = {}
             return True
         if not events and self.after > 0:
@@ -105,12 +106,16 @@ class Advances:
         elif not events and self._watched:
             self._count(line)
         elif any(isinstance(event, _ENDS) for event in events):
-            self._watched = True
+            self._watch(line)
         return False
+
+    def _watch(self, line: Line) -> None:
+        self._watched = True
+        self._ended_at = line.place.offset
 
     @property
     def watched(self) -> bool:
-        """Whether something ended: from then on each line is asked for."""
+        """Whether something ended, and it is not known yet whether the work went on."""
         return self._watched
 
     def worked(self) -> Worked:
@@ -144,6 +149,8 @@ class Advances:
             if self._watched and number != self._counts.get(line.speaker):
                 work = self._work.setdefault(line.speaker, deque(maxlen=_WORK))
                 work.append(line.place.offset)
+                gone_on = len(work) == _WORK and work[0] > self._ended_at
+                self._watched = self.after > 0 or not gone_on
             self._counts[line.speaker] = number
         return number
 
