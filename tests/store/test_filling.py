@@ -86,9 +86,13 @@ def test_a_verdict_that_cannot_be_read_holds_up_no_other(database: Database) -> 
     with database.writing() as connection:
         connection.execute(verdicts.update().where(verdicts.c.key == 5).values(body=b"{"))
 
-    step = filling.fill(database)
+    steps = [filling.fill(database)]
+    while steps[-1].below is not None:
+        steps.append(filling.fill(database, steps[-1].below))
 
-    assert (step.put, step.unreadable, step.below) == (len(ENDS) - 1, 1, None)
+    assert sum(step.put for step in steps) == len(ENDS) - 1
+    assert sum(step.unreadable for step in steps) == 1
+    assert max(step.put for step in steps) <= filling.AT_ONCE
 
 
 def test_what_somebody_knows_of_a_fingerprint_stays(database: Database) -> None:

@@ -11,7 +11,8 @@ from firstfault.store.database import Database
 
 # Another program of before may be at work on the same store: it is looked again once in a while.
 EVERY_S = 6 * 3600.0
-PAUSE_S = 0.05
+# Others write in between; a store of a million jobs takes some hours so.
+PAUSE_S = 0.1
 
 
 class Filling:
@@ -32,7 +33,7 @@ class Filling:
             below = step.below
             if below is None:
                 break
-            self._stop.wait(PAUSE_S)
+            self._stop.wait(PAUSE_S if step.put else 0.0)
         if put or unreadable:
             say(logging.INFO, "failures-listed", count=put, unreadable=unreadable)
         return 0
