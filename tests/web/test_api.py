@@ -249,8 +249,7 @@ def test_the_head_of_an_export_is_asked_for_without_its_lines() -> None:
         answer = requests.head(f"{api.url}/api/v1/failures.csv", timeout=30)
 
     assert answer.status_code == 200
-    assert answer.headers["content-type"].startswith("text/csv")
-    assert board.asked == 1
+    assert board.asked == 0
 
 
 def test_a_reader_who_has_the_answer_is_told_so(api: Served) -> None:
