@@ -35,6 +35,7 @@ CONFIDENCES = {v.UNKNOWN: 1, v.POSSIBLE: 2, v.LIKELY: 3, v.CONFIRMED: 4}
 _NO_FAILURE = "none"
 _MOST_WORDS = 32
 _LONGEST_WORD = 40
+_LONGEST_TEXT = 2000
 _LONGEST_RUN = dt.timedelta(days=3660)
 _WORD = re.compile(r"[^\W_]+")
 # In every second title; nobody looks for a failure by these.
@@ -62,7 +63,7 @@ def words_of(*texts: str | None) -> list[str]:
     """The words by which texts are found, each once, in their order."""
     found: dict[str, None] = {}
     for text in texts:
-        for word in _WORD.findall((text or "").casefold()):
+        for word in _WORD.findall((text or "")[:_LONGEST_TEXT].casefold()):
             if word not in _STOP_WORDS:
                 found.setdefault(word[:_LONGEST_WORD])
     return list(found)
@@ -80,6 +81,9 @@ def record(connection: sa.Connection, job_key: int, verdict: v.Verdict | None) -
     if job.cause == _NO_FAILURE or job.cause is None or (verdict is None and before is None):
         _forget(connection, before)
         return
+    known = None if before is None else before.verdict_revision
+    if verdict is None and known != job.verdict_revision:
+        return  # a program of before has judged it since: `firstfault.store.filling` sees to it
     row = _row(connection, job, verdict, before)
     if before is not None and all(getattr(before, name) == row[name] for name in row):
         return
