@@ -12,8 +12,9 @@ import hashlib
 import smtplib
 import ssl
 from collections.abc import Callable, Mapping
-from email import policy
+from email.header import Header
 from email.message import EmailMessage
+from email.policy import EmailPolicy
 from email.utils import format_datetime
 from typing import Literal
 
@@ -25,8 +26,32 @@ from firstfault.deliver.patience import within
 from firstfault.model.jobs import Delivery
 from firstfault.report.mail import Letter
 
+
+class _Policy(EmailPolicy):
+    """Keeps a subject as it is written, and makes encoded words (RFC 2047) of it where it is more
+    than plain ASCII or looks like one: the library's own way decodes what looks like one, and may
+    break one in two."""
+
+    def header_store_parse(self, name: str, value: str) -> tuple[str, str]:
+        """As the library's, but for the subject; one of several lines raises ValueError."""
+        if name.lower() != "subject":
+            return super().header_store_parse(name, value)
+        if len(value.splitlines()) > 1:
+            raise ValueError("a subject is one line")
+        return name, value
+
+    def fold_binary(self, name: str, value: str) -> bytes:
+        """As the library's, but for the subject."""
+        if name.lower() != "subject":
+            return super().fold_binary(name, value)
+        said = str(value)
+        charset = "us-ascii" if said.isascii() and "=?" not in said else "utf-8"
+        folded = Header(said, charset, header_name=name).encode(linesep=self.linesep)
+        return f"{name}: {folded}{self.linesep}".encode("ascii")
+
+
 # 7-bit: no server needs an extension for it; lines end in CRLF and are never too long.
-_POLICY = policy.SMTP.clone(cte_type="7bit")
+_POLICY = _Policy(linesep="\r\n", cte_type="7bit")
 _CUT = "\n\n[cut here: the message would be too large]\n"
 _REASON = 200
 
@@ -117,8 +142,7 @@ def _encoded(
     mail = EmailMessage(policy=_POLICY)
     mail["From"] = f"firstfault <{sender}>"
     mail["To"] = ", ".join(receivers)
-    # Set so, the header decodes what looks like an encoded word (RFC 2047), and shows what it hides.
-    mail["Subject"] = letter.subject.replace("=?", "= ?")
+    mail["Subject"] = letter.subject
     mail["Date"] = format_datetime(now)
     mail["Message-ID"] = f"<{delivery.delivery_id}@{host}>"
     mail["In-Reply-To"] = mail["References"] = f"<{_thread(delivery)}@{host}>"
