@@ -40,6 +40,9 @@ class Evil:
     def __reduce__(self) -> object:
         return os.system, ("touch /tmp/must-not-be",)
 
+    def __repr__(self) -> str:
+        return "Evil()"  # a test's name must be the same in each worker
+
 
 @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
 @pytest.mark.parametrize(

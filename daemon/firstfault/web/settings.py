@@ -14,7 +14,9 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,254}\$?")
 PROXY_PROOF = "X-Firstfault-Proxy"
 
 _HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,99}")
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]{0,33}:[0-9A-Fa-f]{0,4}")
+_HOST = re.compile(
+    r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]{0,33}:[0-9A-Fa-f]{0,4}"
+)
 # What every request has, or a client may set for other reasons.
 _TAKEN = frozenset(
     {
