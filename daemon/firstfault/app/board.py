@@ -170,14 +170,17 @@ class StoredBoard:
         """See `Board`."""
         if not reader.administrator:
             return None
-        me = (cluster or "", node)
-        mine = standing.standings(self._database, since, until, only=me)
-        if not mine:
+        # Probabilities are those of all nodes: of one alone they could not be told.
+        me = (storable(cluster or "") or None, storable(node))
+        every = self._standings(since, until, None, None)
+        mine = next((one for one in every if (one.cluster, one.node) == me), None)
+        if mine is None:
             return None
+        mine = standing.told(self._database, since, until, mine)
         of_node = b.FailureFilter(since=since, until=until, cluster=cluster, node=node)
         said = incidents.newest(self._database, since, storable(node))
         return b.NodeDetail(
-            standing=self._in_slurm(mine[:1])[0],
+            standing=self._in_slurm([mine])[0],
             incidents=tuple(one for one in said if one.cluster == cluster and one.at < until),
             failures=self.failures(reader, of_node, limit=OF_A_NODE).failures,
         )

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from firstfault.model.board import NodeStanding
 from firstfault.model.texts import storable
@@ -121,16 +122,14 @@ def standings(
     since: dt.datetime,
     until: dt.datetime,
     cluster: str | None = None,
-    only: tuple[str, str] | None = None,
     most: int | None = None,
 ) -> tuple[NodeStanding, ...]:
-    """The nodes of failed jobs, the most suspicious first: all, or so many, or the one that
-    ``only`` names by cluster and name.
+    """The nodes of failed jobs, the most suspicious first: all, or so many.
 
     Whole days of UTC are counted: those in which the time begins and ends, too. Causes are told of
-    the first `TOLD`.
+    the first `TOLD`; `told` tells them of another.
     """
-    first, last = day_of(since), day_of(until - dt.timedelta(microseconds=1)) + 1
+    first, last = _days(since, until)
     with database.reading() as connection:
         parts = list(_parts(connection, first, last))
         if cluster is not None:
@@ -138,13 +137,10 @@ def standings(
             parts = [part for part in parts if part.key in mine]
         levels = adjusted([chance(part) for part in parts])
         paired: Iterable[tuple[float, Part]] = zip(levels, parts, strict=True)
-        if only is not None:
-            key = names.known_nodes(connection, storable(only[0]), [storable(only[1])]).get(only[1])
-            paired = [(level, part) for level, part in paired if part.key == key]
         ordered = sorted(paired, key=_suspicion) if most is None else _first(most, paired)
         known = names.of_nodes(connection, [part.key for _, part in ordered])
-        told = [part.key for _, part in ordered[:TOLD] if part.initiated]
-        began = _began(connection, told, first, last)
+        keys = [part.key for _, part in ordered[:TOLD] if part.initiated]
+        began = _began(connection, keys, first, last)
         standing_out = [part for level, part in ordered if level < LEVEL]
         suspects = _suspects(connection, standing_out, first, last)
         causes = names.of_numbers(
@@ -155,6 +151,26 @@ def standings(
         for level, part in ordered
     ]
     return tuple(sorted(made, key=lambda one: not one.suspect))
+
+
+def told(
+    database: Database, since: dt.datetime, until: dt.datetime, one: NodeStanding
+) -> NodeStanding:
+    """The standing of a node, with the causes of what began on it and the last time."""
+    if one.causes or not one.initiated:
+        return one
+    with database.reading() as connection:
+        known = names.known_nodes(connection, one.cluster or "", [one.node])
+        began = _began(connection, known.values(), *_days(since, until))
+        causes = names.of_numbers(
+            connection, {cause for each in began.values() for cause in each.causes}
+        )
+    return next((_with(one, each, causes) for each in began.values()), one)
+
+
+def _days(since: dt.datetime, until: dt.datetime) -> tuple[int, int]:
+    """The days of UTC of a time: the first, and the one behind the last."""
+    return day_of(since), day_of(until - dt.timedelta(microseconds=1)) + 1
 
 
 def _first(most: int, paired: Iterable[tuple[float, Part]]) -> list[tuple[float, Part]]:
@@ -176,7 +192,7 @@ def _standing(
 ) -> NodeStanding:
     cluster, node = named
     low, high = share_of(part.initiated, part.took_part)
-    return NodeStanding(
+    standing = NodeStanding(
         node=node,
         cluster=cluster or None,
         initiated=part.initiated,
@@ -186,10 +202,15 @@ def _standing(
         high=high,
         adjusted=level,
         suspect=suspect,
-        last_at=None if began is None else began.last_at,
-        causes=()
-        if began is None
-        else tuple(
+    )
+    return standing if began is None else _with(standing, began, causes)
+
+
+def _with(standing: NodeStanding, began: Began, causes: dict[int | None, str]) -> NodeStanding:
+    return replace(
+        standing,
+        last_at=began.last_at,
+        causes=tuple(
             (causes.get(cause, "unknown"), count)
             for cause, count in sorted(began.causes.items(), key=lambda each: -each[1])
         ),
