@@ -33,6 +33,7 @@ from firstfault.store import (
     standing,
 )
 from firstfault.store.database import Database
+from firstfault.store.overview import Counts
 
 SHOWN_INCIDENTS = 100
 SHOWN_DELIVERIES = 500
@@ -88,7 +89,7 @@ class StoredBoard:
     ) -> b.Overview:
         """See `Board`."""
         step = overview.step_s(since, until)
-        counts = overview.counts(self._database, reader, since, until, cluster, step)
+        counts = self._counts(reader, since, until, cluster)
         before = since - min(until - since, since - _FIRST)
         newest = b.FailureFilter(since=since, until=until, cluster=cluster)
         return b.Overview(
@@ -189,15 +190,8 @@ class StoredBoard:
         self, reader: b.Reader, since: dt.datetime, until: dt.datetime
     ) -> dict[str, b.Count]:
         """See `Board`."""
-
-        def ask() -> dict[str, b.Count]:
-            step = overview.step_s(since, until)
-            counts = overview.counts(self._database, reader, since, until, None, step)
-            return {each.cause: each.count for each in counts.causes}
-
-        if not reader.administrator:
-            return ask()
-        return self._kept.get(f"causes {since:%Y%m%d%H%M} {until:%Y%m%d%H%M}", ask)
+        counts = self._counts(reader, since, until, None)
+        return {each.cause: each.count for each in counts.causes}
 
     def fingerprints(
         self, reader: b.Reader, page: str | None = None, limit: int = 50
@@ -305,6 +299,20 @@ class StoredBoard:
     def close_store(self) -> None:
         """Closes the store's connections."""
         self._database.close()
+
+    def _counts(
+        self, reader: b.Reader, since: dt.datetime, until: dt.datetime, cluster: str | None
+    ) -> Counts:
+        step = overview.step_s(since, until)
+
+        def ask() -> Counts:
+            return overview.counts(self._database, reader, since, until, cluster, step)
+
+        if step < overview.DAY_S:
+            return ask()
+        # Of a long time: what came within half a minute makes no difference to see.
+        scope = replace(reader, name="")
+        return self._kept.get(f"counts {since} {until} {cluster} {scope}", ask)
 
     def _names(self) -> b.Names:
         kinds = ("cluster", "partition", "account", "user")
