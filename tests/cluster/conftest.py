@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cluster import session as cluster_session
 from tests.cluster.session import Session
+
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="package")
@@ -17,7 +20,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Session]:
     names = {
         item.callspec.params["name"]
         for item in request.session.items
-        if "cluster" in getattr(item, "fixturenames", ()) and hasattr(item, "callspec")
+        if item.path.is_relative_to(HERE)
+        and "cluster" in getattr(item, "fixturenames", ())
+        and hasattr(item, "callspec")
     }
     # a terminated run cleans up after itself as an interrupted one does
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
