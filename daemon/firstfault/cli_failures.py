@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from firstfault.app.reading import Reading
-from firstfault.cli_reading import Moment, opened, options
+from firstfault.cli_reading import Moment, format_option, limit_option, opened, options
 from firstfault.cli_table import Column, Row, lines
 from firstfault.model.board import Failure, FailureFilter, Sort
 from firstfault.web.api import spreadsheet
@@ -52,17 +52,8 @@ _COLORS = {"system": "red", "either": "yellow"}
     show_default=True,
     help="Newest, oldest, dearest or largest first.",
 )
-@click.option(
-    "--limit", type=click.IntRange(0), default=20, show_default=True, help="So many; 0: all."
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "csv"]),
-    default="text",
-    show_default=True,
-    help="How they are printed.",
-)
+@limit_option
+@format_option
 @options
 def failures(
     limit: int,

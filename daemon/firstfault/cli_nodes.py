@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from firstfault.cli_reading import Moment, opened, options
+from firstfault.cli_reading import Moment, format_option, limit_option, opened, options
 from firstfault.cli_table import Column, Row, lines
 from firstfault.web.api import spreadsheet, values
 from firstfault.web.api.failures import LONGEST_TIME_H
@@ -37,17 +37,8 @@ _STATE = Column("STATE", 12)
 @click.option("--until", type=Moment(), help="Until when: a time, a day, or 12h, 7d ago.")
 @click.option("--cluster", help="Of this cluster.")
 @click.option("--all", "every", is_flag=True, help="Also nodes on which no failure began.")
-@click.option(
-    "--limit", type=click.IntRange(0), default=20, show_default=True, help="So many; 0: all."
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "csv"]),
-    default="text",
-    show_default=True,
-    help="How they are printed.",
-)
+@limit_option
+@format_option
 @options
 def nodes(
     hours: int,

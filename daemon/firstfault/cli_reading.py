@@ -53,6 +53,19 @@ class Moment(click.ParamType[dt.datetime]):
         return found
 
 
+limit_option = click.option(
+    "--limit", type=click.IntRange(0), default=20, show_default=True, help="So many; 0: all."
+)
+format_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "csv"]),
+    default="text",
+    show_default=True,
+    help="How they are printed.",
+)
+
+
 def options(command: F) -> F:
     """Adds the options that say who is asked."""
     for option in (
