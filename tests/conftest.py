@@ -21,6 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="run the long tests (marker soak) as well")
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves the tests marked ``soak`` out, whatever ``-m`` says, unless ``--soak`` is given, and
     says which tests one worker runs one after the other where several work (``--dist loadgroup``):
