@@ -12,7 +12,6 @@ from tests.databases import postgresql, postgresql_url, store_url
 # Fixtures that every test may ask for.
 __all__ = ["postgresql", "postgresql_url", "store_url"]
 
-_OF_THE_NODE = ("cluster", "systemd")
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -21,15 +20,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="run the long tests (marker soak) as well")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the tests marked ``soak`` out, whatever ``-m`` says, unless ``--soak`` is given, and
-    says which tests one worker runs one after the other where several work (``--dist loadgroup``):
-    those of a file, and all that take this machine's Slurm, kernel log or systemd."""
-    for item in items:
-        folder = item.path.parent.name
-        group = "node" if folder in _OF_THE_NODE else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+    """Leaves the tests marked ``soak`` out, whatever ``-m`` says, unless ``--soak`` is given."""
     if config.getoption("--soak"):
         return
     left_out = [item for item in items if item.get_closest_marker("soak") is not None]
