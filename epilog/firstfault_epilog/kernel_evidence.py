@@ -67,7 +67,8 @@ _KINDS = (
     (rb"EXT4-fs .*(?:error|warning)|XFS \(.*(?:[Ee]rror|orrupt|hut ?down)|BTRFS.*error", 0, 3),
     (rb"device-mapper: thin: |allocation error, dev |Disk failure on |SQUASHFS error", 0, 1),
     (rb"JBD2: .*[Ee]rror|Aborting journal on device", 0, 2),
-    (rb"[Kk]eep alive watchdog timeout|Firmware fatal|without any active interface", 0, 1),
+    (rb"[Kk]eep alive watchdog timeout|without any active interface", 0, 1),
+    (rb"Firmware (?:non-)?fatal|[Ff]atal firmware reset|Error \(timeout: \d", 0, 1),
     (
         rb"[Rr]emounting filesystem read-only|nvme .*(?:timeout|reset|abort|fail)|ata[0-9.]+: exception",
         0,

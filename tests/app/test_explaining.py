@@ -51,10 +51,13 @@ def explained(
 
 
 def children() -> list[psutil.Process]:
+    # of a process that has ended, `process_iter` tells no command line
+    ours = {each.pid for each in psutil.Process().children(recursive=True)}
     return [
         each
-        for each in psutil.Process().children(recursive=True)
-        if "firstfault.app.explain_worker" in " ".join(each.cmdline())
+        for each in psutil.process_iter(["cmdline"])
+        if each.pid in ours
+        and "firstfault.app.explain_worker" in " ".join(each.info["cmdline"] or ())
     ]
 
 

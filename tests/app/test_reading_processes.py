@@ -54,10 +54,13 @@ def _site() -> Iterator[None]:
 
 
 def children() -> list[psutil.Process]:
+    # of a process that has ended, `process_iter` tells no command line
+    ours = {each.pid for each in psutil.Process().children(recursive=True)}
     return [
         each
-        for each in psutil.Process().children(recursive=True)
-        if "firstfault.app.reading_worker" in each.cmdline()
+        for each in psutil.process_iter(["cmdline"])
+        if each.pid in ours
+        and "firstfault.app.reading_worker" in " ".join(each.info["cmdline"] or ())
     ]
 
 

@@ -119,10 +119,14 @@ def test_each_task_of_an_array_is_a_job_of_its_own(daemon: Truth) -> None:
     # Where many tasks end at once a node may not know which output is whose: it names none then.
     daemon.wait(lambda: causes().count("python.exception") >= 45, "the tasks' verdicts", 120)
 
+    def names() -> list[str]:
+        told = [daemon.verdict(job)["job"] for job in raw.values()]
+        return [f"{job['id']}_{job['array_task']}" for job in told]
+
+    # Of an array and its tasks Slurm alone knows here.
+    daemon.wait(lambda: names() == list(raw), "the tasks' names", 120)
+
     assert set(causes()) <= {"python.exception", "unknown"}
-    for name, job in raw.items():
-        verdict = daemon.verdict(job)
-        assert f"{verdict['job']['id']}_{verdict['job']['array_task']}" == name
 
 
 def test_a_heterogeneous_job_is_one_job_under_its_leader(daemon: Truth) -> None:

@@ -31,14 +31,20 @@ def test_a_record_gives_the_verdict_of_the_full_logs(name: str) -> None:
     assert answer(recorded(full)) == answer(full)
 
 
-# Work before these would be another story: nothing had begun, or another step had; pdsh's host
-# labels, which the work's lines lack, would no longer be labels.
+# Work before these would be another story: nothing had begun, or another step had; what could not
+# start had worked. Host labels, or srun's of a short log, which the work's lines lack, would no
+# longer be labels.
 OTHERWISE = {
     "made-booted-slowly",
     "made-deepspeed-exception",
     "made-deepspeed-killed",
+    "made-execve-denied",
     "made-module-missing",
+    "made-quoted-oom",
+    "s24-interpreter",
+    "s24-layout",
     "s24-steps",
+    "s27-command",
 }
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 
 SYSTEMD = Path("/lib/systemd/systemd")
 BOOT_S = 60.0
-# Run by /bin/sh as the first process of the namespaces; $1: the new root, $2: its layers.
+# Run by /bin/sh as the first process of the namespaces; $1: the new root, $2: its
+# layers, $3: this clone, which may lie in /tmp.
 _SETUP = """
 set -e
 mount --make-rprivate /
@@ -41,6 +42,7 @@ ln -s /proc/self/fd dev/fd
 mount --bind "$(tty)" dev/console
 mount -t tmpfs tmpfs run
 mount -t tmpfs -o mode=1777 tmpfs tmp
+case $3 in /tmp/*) mkdir -p ".$3" && mount --bind "$3" ".$3" ;; esac
 rm -rf etc/systemd/system/*.wants
 mkdir oldroot
 pivot_root . oldroot
@@ -118,7 +120,8 @@ def booted() -> Iterator[Machine]:
     console, terminal = pty.openpty()
     enter = f'echo $$ >"{inner}/cgroup.procs" && exec "$@"'
     spaces = ["--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc", "--cgroup"]
-    setup = ["/bin/sh", "-c", _SETUP, "setup", str(place / "root"), str(place / "layers")]
+    places = [str(place / "root"), str(place / "layers"), str(Path(__file__).parents[2])]
+    setup = ["/bin/sh", "-c", _SETUP, "setup", *places]
     with subprocess.Popen(
         ["/bin/sh", "-c", enter, "enter", "unshare", *spaces, *setup],
         stdin=terminal,
