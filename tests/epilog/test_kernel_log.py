@@ -227,7 +227,8 @@ def test_where_the_device_is_not_there_dmesg_gives_the_same_lines(
         same.microseconds,
     ) and mine.prefix == 12
     of_kernel = {(line.prefix, line.microseconds) for line in of_device.lines}
-    shared = [line for line in log.lines if line.microseconds >= of_device.lines[0].microseconds]
+    first, last = of_device.lines[0].microseconds, of_device.lines[-1].microseconds
+    shared = [line for line in log.lines if first <= line.microseconds <= last]
     assert {(line.prefix, line.microseconds) for line in shared} <= of_kernel
 
 
