@@ -311,8 +311,8 @@ class StoredBoard:
         if step < overview.DAY_S:
             return ask()
         # Of a long time: what came within half a minute makes no difference to see.
-        scope = replace(reader, name="")
-        return self._kept.get(f"counts {since} {until} {cluster} {scope}", ask)
+        scope, span = replace(reader, name=""), f"{since:%Y%m%d%H%M} {until:%Y%m%d%H%M}"
+        return self._kept.get(f"counts {span} {cluster} {scope}", ask)
 
     def _names(self) -> b.Names:
         kinds = ("cluster", "partition", "account", "user")
