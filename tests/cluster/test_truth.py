@@ -124,7 +124,7 @@ def test_each_task_of_an_array_is_a_job_of_its_own(daemon: Truth) -> None:
         return [f"{job['id']}_{job['array_task']}" for job in told]
 
     # Of an array and its tasks Slurm alone knows here.
-    daemon.wait(lambda: names() == list(raw), "the tasks' names", 120)
+    daemon.wait(lambda: names() == list(raw), "the tasks' names", 300)
 
     assert set(causes()) <= {"python.exception", "unknown"}
 
