@@ -366,20 +366,30 @@ class _Kept:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._answers: dict[str, tuple[dt.datetime, object]] = {}
+        self._answers: dict[str, _Answer] = {}
 
     def get(self, name: str, ask: Callable[[], T]) -> T:
         """The answer by this name, asked for where there is none of late; by one at a time."""
+        now = self._clock()
         with self._lock:
+            old = [key for key, kept in self._answers.items() if kept.at < now - _OLD]
+            for key in old:
+                del self._answers[key]
+            kept = self._answers.setdefault(name, _Answer(now))
+        # Who asks something else does not wait for this.
+        with kept.lock:
             now = self._clock()
-            at, answer = self._answers.get(name, (None, None))
-            if at is None or not now - dt.timedelta(seconds=KEPT_S) <= at <= now:
-                answer = ask()
-                old = [key for key, (then, _) in self._answers.items() if then < now - _OLD]
-                for key in old:
-                    del self._answers[key]
-                self._answers[name] = (now, answer)
-            return answer  # type: ignore[return-value]  # of the same question
+            if not kept.given or not now - dt.timedelta(seconds=KEPT_S) <= kept.at <= now:
+                kept.value, kept.at, kept.given = ask(), now, True
+            return kept.value  # type: ignore[return-value]  # of the same question
+
+
+class _Answer:
+    def __init__(self, at: dt.datetime) -> None:
+        self.lock = threading.Lock()
+        self.at = at
+        self.given = False
+        self.value: object = None
 
 
 _OLD = dt.timedelta(minutes=1)
