@@ -20,8 +20,9 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
+from firstfault.model.board import FailureFilter, Reader
 from firstfault.model.slurm import JobFacts
-from firstfault.store import deliveries, evidence, listing, work
+from firstfault.store import deliveries, evidence, failure_list, listing, work
 from firstfault.store.database import Database, open_store
 from firstfault.store.schema import UtcTime
 from tests.intake.records import ENDED_AT
@@ -62,7 +63,7 @@ def life_of_a_job(database: Database) -> None:
     renewed = {"refreshed": verdict("memory.host-oom"), "redo": ("report",), "channels": ()}
     judged(database, later(3), None, judged_evidence=2, judged_facts=1, post=False, **renewed)
     work.next_due_at(database)
-    listing.newest_failures(database)
+    failure_list.page(database, Reader(administrator=True), FailureFilter(), None, 100)
     listing.current_verdicts(database, "12", "testcluster")
     listing.states(database)
 

@@ -13,14 +13,16 @@ import sqlalchemy as sa
 
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
+from firstfault.model.board import FailureFilter, Reader
 from firstfault.model.slurm import JobFacts
-from firstfault.store import deliveries, evidence, listing, work
+from firstfault.store import deliveries, evidence, failure_list, listing, work
 from firstfault.store.database import Database, StoreError, connect, open_store
 from firstfault.store.schema import jobs
 from tests.intake.records import ENDED_AT
 from tests.store.incoming import incoming
 
 NOW = ENDED_AT + dt.timedelta(seconds=2)
+ALL = Reader(administrator=True)
 
 
 def later(seconds: float) -> dt.datetime:
@@ -293,7 +295,9 @@ def test_the_list_shows_failures_newest_first_and_no_success(database: Database)
         evidence.keep(database, [incoming(job=f"{number}", ended_at=ended_at)], NOW)
         judged(database, verdict(cause))
 
-    assert [row.job for row in listing.newest_failures(database)] == ["2", "0"]
+    assert [
+        row.job for row in failure_list.page(database, ALL, FailureFilter(), None, 100).failures
+    ] == ["2", "0"]
 
 
 def test_writers_in_several_threads_wait_for_one_another(database: Database) -> None:

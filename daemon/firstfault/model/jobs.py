@@ -157,24 +157,6 @@ class DeliveryStatus(msgspec.Struct, frozen=True):
     error: str | None
 
 
-class JobSummary(msgspec.Struct, frozen=True):
-    """A line of the list of jobs; the verdict's parts are None while there is none."""
-
-    cluster: str | None
-    job: str
-    incarnation: int
-    state: str
-    ended_at: dt.datetime
-    nodes: int
-    name: str | None = None
-    user: str | None = None
-    cause: str | None = None
-    title: str | None = None
-    confidence: str | None = None
-    rank: int | None = None
-    host: str | None = None
-
-
 # What a node was in a failure.
 INITIATOR = "initiator"
 TOOK_PART = "took-part"

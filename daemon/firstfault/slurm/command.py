@@ -9,9 +9,12 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
 import msgspec
+
+from firstfault.slurm.facts import FactsError
 
 _REAP_S = 2.0
 _running: set[subprocess.Popen[bytes]] = set()
@@ -66,6 +69,33 @@ def run(
             if _finished(process) is None:
                 process.returncode = -signal.SIGKILL  # left behind: no warning about it at exit
     return Output(status, out, err, stopped or None)
+
+
+def printed(
+    program: Path,
+    arguments: Sequence[str],
+    question: str,
+    answering: str,
+    *,
+    timeout_s: float,
+    cap_bytes: int,
+    more: Mapping[str, str] | None = None,
+) -> str:
+    """What one of Slurm's commands prints. ``question`` names it in messages, ``answering`` is what
+    has to be up. Raises `FactsError`."""
+    environment = {"LC_ALL": "C", "PATH": "/usr/bin:/bin", **(more or {})}
+    if "SLURM_CONF" in os.environ:
+        environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
+    try:
+        output = run([str(program), *arguments], environment, timeout_s, cap_bytes)
+    except OSError as error:
+        raise FactsError(f"{program} cannot be run: {error.strerror}") from error
+    if output.stopped is not None:
+        raise FactsError(f"{program}: {output.stopped}. Is {answering}?")
+    if output.status != 0:
+        said = output.stderr.decode("utf-8", "replace").strip()[-500:]
+        raise FactsError(f"{program} {question} ended with status {output.status}: {said}")
+    return output.stdout.decode("utf-8", "replace")
 
 
 def kill_all() -> None:

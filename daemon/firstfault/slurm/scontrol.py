@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from firstfault.slurm.command import run
-from firstfault.slurm.facts import FactsError
+from firstfault.slurm.command import printed
 
 
 def show(
@@ -22,17 +20,13 @@ def show(
 
     ``more`` goes into scontrol's environment. Raises `FactsError`.
     """
-    argv = [str(scontrol), *([f"--clusters={cluster}"] if cluster else []), "show", *what]
-    environment = {"LC_ALL": "C", "PATH": "/usr/bin:/bin", **(more or {})}
-    if "SLURM_CONF" in os.environ:
-        environment["SLURM_CONF"] = os.environ["SLURM_CONF"]
-    try:
-        output = run(argv, environment, timeout_s, cap_bytes)
-    except OSError as error:
-        raise FactsError(f"{scontrol} cannot be run: {error.strerror}") from error
-    if output.stopped is not None:
-        raise FactsError(f"{scontrol}: {output.stopped}. Is slurmctld up (scontrol ping)?")
-    if output.status != 0:
-        said = output.stderr.decode("utf-8", "replace").strip()[-500:]
-        raise FactsError(f"{scontrol} show {what[0]} ended with status {output.status}: {said}")
-    return output.stdout.decode("utf-8", "replace")
+    options = [f"--clusters={cluster}"] if cluster else []
+    return printed(
+        scontrol,
+        [*options, "show", *what],
+        f"show {what[0]}",
+        "slurmctld up (scontrol ping)",
+        timeout_s=timeout_s,
+        cap_bytes=cap_bytes,
+        more=more,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -129,22 +129,24 @@ def listed(database: Database, limit: int, states: Collection[str] = ()) -> list
     if states:
         query = query.where(deliveries.c.state.in_(states))
     with database.reading() as connection:
-        return [
-            j.DeliveryStatus(
-                delivery_id=row.delivery_id,
-                cluster=row.cluster or None,
-                job=row.job,
-                revision=row.revision,
-                channel=row.channel,
-                state=row.state,
-                attempts=row.attempts,
-                created_at=row.created_at,
-                next_at=row.next_at,
-                sent_at=row.sent_at,
-                error=row.error,
-            )
-            for row in connection.execute(query)
-        ]
+        return [status(row, row.cluster, row.job, row.error) for row in connection.execute(query)]
+
+
+def status(row: sa.Row[Any], cluster: str, job: str, error: str | None) -> j.DeliveryStatus:
+    """A row of the table, of this job, as a value; ``error`` is what is told of what went wrong."""
+    return j.DeliveryStatus(
+        delivery_id=row.delivery_id,
+        cluster=cluster or None,
+        job=job,
+        revision=row.revision,
+        channel=row.channel,
+        state=row.state,
+        attempts=row.attempts,
+        created_at=row.created_at,
+        next_at=row.next_at,
+        sent_at=row.sent_at,
+        error=error,
+    )
 
 
 def sent(database: Database, delivery: j.Delivery, now: dt.datetime) -> None:

@@ -1,4 +1,4 @@
-"""What the pages and commands read: the newest jobs, and a job's verdict."""
+"""What the daemon and commands read of stored jobs: their verdicts and states."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sqlalchemy as sa
 
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
-from firstfault.report.masking import masked
 from firstfault.store.body import verdict_in
 from firstfault.store.database import Database
 from firstfault.store.schema import jobs, verdicts
@@ -17,36 +16,6 @@ from firstfault.store.work import status
 
 class ReadError(RuntimeError):
     """The store cannot be read; the message says why and what to do."""
-
-
-def newest_failures(database: Database, limit: int = 100) -> list[j.JobSummary]:
-    """Jobs with a verdict other than "none", the last that ended first."""
-    query = (
-        sa.select(jobs)
-        .where(jobs.c.cause.is_not(None), jobs.c.cause != "none")
-        .order_by(jobs.c.last_ended_at.desc(), jobs.c.key.desc())
-        .limit(limit)
-    )
-    with database.reading() as connection:
-        found = [
-            j.JobSummary(
-                cluster=row.cluster or None,
-                job=row.job,
-                incarnation=row.incarnation,
-                state=row.state,
-                ended_at=row.last_ended_at,
-                nodes=row.nodes_expected,
-                name=row.name,
-                user=row.user,
-                cause=row.cause,
-                title=row.title,
-                confidence=row.confidence,
-                rank=row.rank,
-                host=row.host,
-            )
-            for row in connection.execute(query)
-        ]
-    return [masked(each) for each in found]
 
 
 def current_verdicts(

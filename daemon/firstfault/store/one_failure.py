@@ -15,6 +15,7 @@ from firstfault.model.texts import storable
 from firstfault.report.masking import masked
 from firstfault.store.body import verdict_in
 from firstfault.store.database import Database
+from firstfault.store.deliveries import status
 from firstfault.store.evidence import Packed, unpacked
 from firstfault.store.failure_list import shown_failures
 from firstfault.store.failure_tables import failures
@@ -151,19 +152,7 @@ def _deliveries(
     )
     # What went wrong on the way names receivers and addresses.
     return tuple(
-        j.DeliveryStatus(
-            delivery_id=row.delivery_id,
-            cluster=job.cluster or None,
-            job=job.job,
-            revision=row.revision,
-            channel=row.channel,
-            state=row.state,
-            attempts=row.attempts,
-            created_at=row.created_at,
-            next_at=row.next_at,
-            sent_at=row.sent_at,
-            error=row.error if reader.administrator else None,
-        )
+        status(row, job.cluster, job.job, row.error if reader.administrator else None)
         for row in connection.execute(query)
     )
 
