@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+import psutil
+
 SERVE = "from firstfault.cli_daemon import serve; serve()"
 
 
@@ -50,6 +52,17 @@ def serve_once(config: Path) -> subprocess.CompletedProcess[str]:
         timeout=60,
         check=False,
     )
+
+
+def children(module: str) -> list[psutil.Process]:
+    """The processes below this one that run ``module``."""
+    # of a process that has ended, `process_iter` tells no command line
+    ours = {each.pid for each in psutil.Process().children(recursive=True)}
+    return [
+        each
+        for each in psutil.process_iter(["cmdline"])
+        if each.pid in ours and module in " ".join(each.info["cmdline"] or ())
+    ]
 
 
 class Daemon:

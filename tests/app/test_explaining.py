@@ -10,14 +10,15 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-import psutil
 import pytest
 import zstandard
 
 from firstfault.app.explaining import Processes
 from firstfault.config import Explain
 from firstfault.model.explained import Explained, NotExplained, Upload
+from tests.app.processes import children
 
+WORKER = "firstfault.app.explain_worker"
 CASES = Path(__file__).parents[1] / "cases"
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
@@ -48,17 +49,6 @@ def explained(
             file.write(data)
             uploads.append(Upload(name, file))
         return Processes(settings or Explain(), signatures).explain(uploads, hosts or {})
-
-
-def children() -> list[psutil.Process]:
-    # of a process that has ended, `process_iter` tells no command line
-    ours = {each.pid for each in psutil.Process().children(recursive=True)}
-    return [
-        each
-        for each in psutil.process_iter(["cmdline"])
-        if each.pid in ours
-        and "firstfault.app.explain_worker" in " ".join(each.info["cmdline"] or ())
-    ]
 
 
 @pytest.mark.parametrize("name", ["exc", "live-oom-4n"])
@@ -106,7 +96,7 @@ def test_what_takes_too_long_is_ended_and_says_so() -> None:
     with pytest.raises(NotExplained, match="longer than 2 s here"):
         explained({"bomb.gz": bomb}, settings=Explain(limit_s=2))
 
-    assert children() == []
+    assert children(WORKER) == []
 
 
 def test_what_takes_too_much_memory_is_ended_and_says_so() -> None:

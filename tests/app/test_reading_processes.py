@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Iterator
 
-import psutil
 import pytest
 
 from firstfault.app.reading_processes import _PROGRAM, ReadingProcesses
@@ -21,11 +20,13 @@ from firstfault.model.document import Document, Excerpt
 from firstfault.model.evidence import decode
 from firstfault.runs.reading import read_documents
 from firstfault.signatures import use_compiled, use_site
+from tests.app.processes import children
 from tests.bench import large_job
 from tests.bench.large_job import Job
 from tests.diagnosis.case_files import NAMES
 from tests.diagnosis.case_files import case as recorded
 
+WORKER = "firstfault.app.reading_worker"
 JOB = Job(40, dt.datetime(2026, 11, 30, 12, tzinfo=dt.UTC), kib=8)
 SITE = """
 [[signature]]
@@ -53,24 +54,13 @@ def _site() -> Iterator[None]:
     use_compiled(())
 
 
-def children() -> list[psutil.Process]:
-    # of a process that has ended, `process_iter` tells no command line
-    ours = {each.pid for each in psutil.Process().children(recursive=True)}
-    return [
-        each
-        for each in psutil.process_iter(["cmdline"])
-        if each.pid in ours
-        and "firstfault.app.reading_worker" in " ".join(each.info["cmdline"] or ())
-    ]
-
-
 def test_a_large_job_is_judged_as_by_one_process(job: Case) -> None:
     alone = diagnose(job)
     together = diagnose(job, ReadingProcesses(processes=2, many=1))
 
     assert alone.initiator.rank == JOB.culprit
     assert v.encode(together) == v.encode(alone)
-    assert children() == []
+    assert children(WORKER) == []
 
 
 def test_recorded_cases_are_read_as_by_one_process() -> None:
@@ -91,7 +81,7 @@ def test_without_processes_it_is_read_all_the_same(
     monkeypatch.setattr("firstfault.app.reading_processes._PROGRAM", ("/bin/false",))
 
     assert ReadingProcesses(processes=2, many=1)(job.documents) == read_documents(job.documents)
-    assert children() == []
+    assert children(WORKER) == []
 
 
 def test_signatures_of_the_site_count_there(site: None) -> None:
@@ -107,7 +97,7 @@ def test_a_process_that_is_killed_in_the_midst_loses_nothing(job: Case) -> None:
     def kill() -> None:
         end = time.monotonic() + 60
         while time.monotonic() < end and not killed:
-            for each in children():
+            for each in children(WORKER):
                 each.kill()
                 killed.append(each.pid)
                 return
@@ -119,7 +109,7 @@ def test_a_process_that_is_killed_in_the_midst_loses_nothing(job: Case) -> None:
 
     assert killed
     assert found == read_documents(job.documents) * 6
-    assert children() == []
+    assert children(WORKER) == []
 
 
 @pytest.mark.parametrize("given", [b"", (1_000).to_bytes(8, "big") + b"cut off"], ids=len)
