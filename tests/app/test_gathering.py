@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -36,6 +37,7 @@ class Scene:
         self.database = database
         self.slack = slack
         self.now = ENDED_AT + dt.timedelta(seconds=5)
+        self._nodes = itertools.count()
         bot = Bot(slack.TOKEN, 2, slack.url)
         wanted = Slack(admins="C1", **settings)
         pace = Pace(
@@ -54,7 +56,7 @@ class Scene:
 
     def judge(self, job: str, given: v.Verdict) -> None:
         """The job's next verdict is stored, with deliveries to both channels."""
-        node = f"n{self.now.timestamp():.0f}-{len(self.slack.calls)}-{job}-{id(given)}"
+        node = f"n{next(self._nodes)}"
         evidence.keep(self.database, [incoming(node, job, nodes=())], self.now)
         claim = work.claim_jobs(self.database, self.now, 60, 10)
         (mine,) = [one for one in claim.jobs if one.job == job]
