@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import difflib
 import re
 import time
 from collections import Counter
@@ -136,7 +137,8 @@ def is_told_once_and_right(
     for job in known:
         other, outcome = undisturbed[job.case]
         expected = stream.renumbered(outcome.verdict, other, job.id).decode()
-        assert outcomes[job.id].verdict.decode() == expected, job.case
+        said = outcomes[job.id].verdict.decode()
+        assert said == expected, f"{job.case}: {_difference(expected, said)}"
         if outcome.posted:
             assert outcomes[job.id].posted
             assert reports[f"{job.id}.html"] > 10_000
@@ -163,6 +165,11 @@ def is_told_once_and_right(
         if undisturbed[job.case][1].posted:
             assert last[job.id] == j.SENT
     return received
+
+
+def _difference(expected: str, said: str) -> str:
+    lines = difflib.unified_diff(expected.splitlines(), said.splitlines(), lineterm="", n=1)
+    return "\n".join(lines)
 
 
 def delivery_id(message: Message) -> str:
