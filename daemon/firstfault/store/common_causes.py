@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ import sqlalchemy as sa
 
 from firstfault.model import jobs as j
 from firstfault.store.database import Database, hold
+from firstfault.store.incident_members import Members, members
 from firstfault.store.schema import incident_jobs, incidents, jobs, messages, signs, silences
 
 # A number that no other program takes in this database, as those of `firstfault.store.database`.
@@ -18,7 +18,6 @@ OPENING = 0x66697273740004
 # A job is judged some time after it failed.
 LOOK_BACK = dt.timedelta(hours=1)
 _MOST_SIGNS = 50_000
-_NAMES = 10
 
 
 class Sign(NamedTuple):
@@ -150,7 +149,8 @@ def listed(
     )
     with database.reading() as connection:
         rows = connection.execute(ordered.limit(limit)).all()
-        return [_incident(connection, row) for row in rows]
+        found = members(connection, [row.key for row in rows])
+    return [_incident(row, found[row.key]) for row in rows]
 
 
 def untold(database: Database, channel: str) -> list[int]:
@@ -319,16 +319,7 @@ def _change(database: Database, key: int, now: dt.datetime, **values: object) ->
     return changed == 1
 
 
-def _incident(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> j.Incident:
-    of_it = (
-        sa.select(jobs.c.job, jobs.c.cause, jobs.c.host)
-        .join(incident_jobs, incident_jobs.c.job_key == jobs.c.key)
-        .where(incident_jobs.c.incident_key == row.key)
-        .order_by(incident_jobs.c.key.desc())
-    )
-    members = connection.execute(of_it).all()
-    causes = Counter(member.cause for member in members if member.cause)
-    hosts = Counter(member.host for member in members if member.host)
+def _incident(row: sa.Row[tuple[object, ...]], of_it: Members) -> j.Incident:
     return j.Incident(
         key=row.key,
         cluster=row.cluster or None,
@@ -338,10 +329,10 @@ def _incident(connection: sa.Connection, row: sa.Row[tuple[object, ...]]) -> j.I
         last_at=row.last_at,
         ended_at=row.ended_at,
         acknowledged_by=row.acknowledged_by,
-        jobs=len(members),
-        names=tuple(member.job for member in members[:_NAMES]),
-        causes=tuple(causes.most_common(3)),
-        hosts=tuple(sorted(hosts)),
+        jobs=of_it.jobs,
+        names=of_it.names,
+        causes=of_it.causes,
+        hosts=of_it.hosts,
     )
 
 
