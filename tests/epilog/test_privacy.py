@@ -104,11 +104,11 @@ def test_half_a_secret_at_the_edge_of_an_excerpt_is_masked() -> None:
 )  # fmt: skip
 def test_a_hostile_line_costs_little(unit: str) -> None:
     data = (unit * 70_000)[: 64 << 10].encode()
-    before = time.perf_counter()
+    before = time.process_time()
 
     masking.masked(data)
 
-    assert time.perf_counter() - before < 0.5
+    assert time.process_time() - before < 1
 
 
 def test_nothing_that_is_masked_is_in_the_record_and_places_stay_right(node: Node) -> None:

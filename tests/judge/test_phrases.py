@@ -89,9 +89,9 @@ def test_a_message_that_does_not_tell_the_cause_stands_after_words_that_do() -> 
 @pytest.mark.parametrize("part", ["a: error: ", "WorkNCCL(", "[x:1] ", "Timed out waiting 1"])
 def test_a_hostile_line_costs_little(part: str) -> None:
     text = part * (65536 // len(part))
-    start = time.perf_counter()
+    start = time.process_time()
     phrases.shortened(text)
     phrases.refusal(text)
     phrases.waiting([text])
 
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 2

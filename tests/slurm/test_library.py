@@ -151,7 +151,7 @@ def test_a_library_that_hangs_is_killed_and_started_anew(pyslurm: PyslurmStandIn
     with pytest.raises(FactsError, match=r"no answer after 1 s"):
         asked.facts(["1"])
 
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60
     assert not _is_alive(pyslurm.pids()[0])
     asked.close()
 

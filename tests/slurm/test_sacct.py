@@ -210,7 +210,7 @@ def test_a_hanging_program_is_killed_with_its_children(tmp_path: Path) -> None:
     with pytest.raises(FactsError, match=r"no end after 0\.5 s"):
         Sacct(path, 0.5).facts(["12"])
 
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 60
     child = int((tmp_path / "child").read_text())
     for _ in range(100):
         state = _state(child)
