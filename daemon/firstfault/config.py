@@ -185,6 +185,11 @@ class Explain(msgspec.Struct, frozen=True):
     max_bytes: int = 32 * 1024 * 1024
     limit_s: float = 60.0
     max_memory_bytes: int = 1024 * 1024 * 1024
+    at_once: int = 2
+    per_minute: int = 20
+    all_per_minute: int = 60
+    keep_days: float = 30.0
+    keep_reports: int = 100
 
 
 class Metrics(msgspec.Struct, frozen=True):
@@ -401,6 +406,8 @@ def _numbers(config: Config) -> list[tuple[str, str]]:
         "intake.body_s",
     ]
     positive += ["explain.max_bytes", "explain.limit_s", "explain.max_memory_bytes"]
+    positive += ["explain.at_once", "explain.per_minute", "explain.all_per_minute"]
+    positive += ["explain.keep_reports"]
     not_negative = (
         "incidents.reservations_s",
         "slack.gather_s",
@@ -411,11 +418,13 @@ def _numbers(config: Config) -> list[tuple[str, str]]:
         "judge.settle_s",
         "store.max_evidence_bytes",
         "judge.early_s",
+        "explain.keep_days",
     )
     # Longer, and a question or a delivery would be claimed anew while it is under way.
     most = {"slurm.timeout_s": 60, "slack.timeout_s": 25, "owners.command_timeout_s": 25}
     most |= {f"{table}.timeout_s": 25 for table in _CHANNELS}
     most["mail.timeout_s"] = 15  # the owner is looked up before
+    most["explain.keep_days"] = 36500
     values: dict[str, Any] = keys(config)
     wrong = [
         (key, "must be a finite number.")

@@ -21,8 +21,9 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from firstfault.model import jobs as j
 from firstfault.model import verdict as v
 from firstfault.model.board import FailureFilter, Reader
+from firstfault.model.explained import Explained
 from firstfault.model.slurm import JobFacts
-from firstfault.store import deliveries, evidence, failure_list, listing, work
+from firstfault.store import deliveries, evidence, explained, failure_list, listing, work
 from firstfault.store.database import Database, open_store
 from firstfault.store.schema import UtcTime
 from tests.intake.records import ENDED_AT
@@ -66,6 +67,24 @@ def life_of_a_job(database: Database) -> None:
     failure_list.page(database, Reader(administrator=True), FailureFilter(), None, 100)
     listing.current_verdicts(database, "12", "testcluster")
     listing.states(database)
+    life_of_a_report(database)
+
+
+def life_of_a_report(database: Database) -> None:
+    """Two reports of logs that alice sent are kept, looked at and let go."""
+    ids = ("0" * 32, "1" * 32)
+    body = explained.packed(Explained(verdict("process.killed")))
+    for each in ids:
+        row = explained.Row(each, "user alice", "alice", NOW, "a.log", "process.killed", "likely")
+        explained.keep(database, row, body, later(-60), 2)
+    explained.count(database, "user alice", later(-60), 2)
+    explained.listed(database, "user alice", later(-60), 1)
+    explained.listed(database, "user alice", later(-60), 1, (NOW, ids[1]))
+    for owner in ("user alice", None):
+        explained.one(database, ids[0], owner, later(-60))
+    explained.forget(database, ids[0], "user alice")
+    explained.forget(database, ids[0], None)
+    explained.remove(database, later(60))
 
 
 def judged(database: Database, at: dt.datetime, given: v.Verdict | None, **more: Any) -> None:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from firstfault.app.board import StoredBoard
 from firstfault.model import jobs as j
 from firstfault.model.board import NOBODY, Board, Reader
-from firstfault.model.explained import Explained, Explainer, Upload
+from firstfault.model.explained import Explained, Explainer, Keeper, Upload
 from firstfault.model.verdict import Cause, Job, Verdict
 from firstfault.store import schema
 from firstfault.store.database import open_store
@@ -76,9 +76,12 @@ class Served:
 
 
 @contextmanager
-def served(board: Board, explainer: Explainer | None = None) -> Iterator[Served]:
+def served(
+    board: Board, explainer: Explainer | None = None, keeper: Keeper | None = None
+) -> Iterator[Served]:
     """The API over ``board``."""
-    app = application(api.places(board, explainer, lambda: boards.NOW), lambda: Entrance(Named()))
+    found = api.places(board, explainer, lambda: boards.NOW, keeper)
+    app = application(found, lambda: Entrance(Named()))
     sock = server.listener("127.0.0.1", 0)
     with server.serving(app, sock):
         yield Served(server.address(sock))
@@ -117,9 +120,11 @@ def stored(url: str) -> Iterator[StoredBoard]:
 
 
 @contextmanager
-def open_api(board: Board, explainer: Explainer | None = None) -> Iterator[Served]:
+def open_api(
+    board: Board, explainer: Explainer | None = None, keeper: Keeper | None = None
+) -> Iterator[Served]:
     """The API as on a machine without access control: everyone is an administrator."""
-    app = application(api.places(board, explainer, lambda: boards.NOW))
+    app = application(api.places(board, explainer, lambda: boards.NOW, keeper))
     sock = server.listener("127.0.0.1", 0)
     with server.serving(app, sock):
         yield Served(server.address(sock))

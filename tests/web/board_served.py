@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from firstfault.app.explaining import Processes
 from firstfault.config import Explain
 from firstfault.model.board import Board
+from firstfault.model.explained import Keeper
 from firstfault.web import board as pages
 from firstfault.web import files, server
 from firstfault.web.application import application
@@ -27,10 +28,12 @@ PAGES = (
 )
 
 
-def places(board: Board, settings: Explain | None = None) -> list[Place]:
+def places(
+    board: Board, settings: Explain | None = None, keeper: Keeper | None = None
+) -> list[Place]:
     """All pages, as if it were `NOW`."""
     explainer = Processes(settings or Explain())
-    return [*files.places(), *pages.places(board, explainer, lambda: NOW)]
+    return [*files.places(), *pages.places(board, explainer, lambda: NOW, keeper)]
 
 
 @contextmanager

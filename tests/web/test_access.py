@@ -22,9 +22,10 @@ from firstfault.web.access import Identity, Ways
 from firstfault.web.application import Sources, application, places
 from firstfault.web.guard import Entrance
 from firstfault.web.places import Place
-from tests.web import boards
+from tests.web import boards, kept
 from tests.web.api_served import Quick
 from tests.web.asking import Client, asked
+from tests.web.kept import Lasting
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
@@ -44,8 +45,9 @@ TOKENS = {"machine of alice": MACHINE, "machine of administrators": BOARD_MACHIN
 class Row(NamedTuple):
     """A place: where one of it is, by which method, and the status that each reader is given.
 
-    "all", "readers" (all but nobody), "theirs" (owner, coordinator, administrators), or
-    "administrators"; ``refused`` is what who is somebody is told where it is not theirs.
+    "all", "readers" (all but nobody), "theirs" (owner, coordinator, administrators), "maker's"
+    (owner, administrators), or "administrators"; ``refused`` is what who is somebody is told where
+    it is not theirs.
     """
 
     path: str
@@ -59,6 +61,7 @@ class Row(NamedTuple):
 _JOB = next(end for end in boards.ENDS if end.facts.user == "alice" and len(end.nodes) > 1)
 J, C, N = _JOB.facts.id, _JOB.facts.cluster, _JOB.nodes[0]
 F = _JOB.verdict.fingerprint
+K = kept.ID
 API = "/api/v1"
 
 TABLE = [
@@ -101,6 +104,8 @@ TABLE = [
     Row("/incidents/{key}/silence", "/incidents/1/silence", "administrators", "POST", 303),
     Row("/explain", "/explain", "readers"),
     Row("/explain", "/explain", "readers", "POST"),
+    Row("/explained/{report}", f"/explained/{K}", "maker's"),
+    Row("/explained/{report}/forget", f"/explained/{K}/forget", "maker's", "POST", 303),
     Row("/deliveries", "/deliveries", "administrators"),
     Row(
         "/deliveries/{delivery}/retry", "/deliveries/delivery0/retry", "administrators", "POST", 303
@@ -150,6 +155,9 @@ TABLE = [
     ),
     Row(f"{API}/health", f"{API}/health", "administrators"),
     Row(f"{API}/explain", f"{API}/explain", "readers", "POST"),
+    Row(f"{API}/explained", f"{API}/explained", "readers"),
+    Row(f"{API}/explained/{{report}}", f"{API}/explained/{K}", "maker's"),
+    Row(f"{API}/explained/{{report}}/forget", f"{API}/explained/{K}/forget", "maker's", "POST"),
 ]
 # What each POST needs to be done, beside the right to do it.
 FORMS = {
@@ -171,10 +179,10 @@ class Named:
         return None if reader is None else Identity(reader)
 
 
-def all_of(board: Board) -> list[Place]:
+def all_of(board: Board, keeper: Lasting) -> list[Place]:
     """All places over a board."""
     shared = {"valid": "<p>The report</p>"}.get
-    return places(Sources(board, lambda: True, lambda: b"", shared, Quick()))
+    return places(Sources(board, lambda: True, lambda: b"", shared, Quick(), keeper))
 
 
 @contextmanager
@@ -186,8 +194,10 @@ def opened(found: list[Place]) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="module")
-def all_places(tmp_path_factory: pytest.TempPathFactory) -> list[Place]:
-    return all_of(boards.board(tmp_path_factory.mktemp("board")))
+def all_places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Place]]:
+    folder = tmp_path_factory.mktemp("board")
+    with kept.lasting(f"sqlite:///{folder}/ff.db") as keeper:
+        yield all_of(boards.board(folder), keeper)
 
 
 @pytest.fixture(scope="module")
@@ -199,8 +209,9 @@ def client(all_places: list[Place]) -> Iterator[Client]:
 @pytest.fixture(scope="module")
 def of_a_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """Over a real store; it knows the same failures, and nothing of what nodes sent."""
-    board = boards.stored(f"sqlite:///{tmp_path_factory.mktemp('store')}/ff.db")
-    with opened(all_of(board)) as client:
+    url = f"sqlite:///{tmp_path_factory.mktemp('store')}/ff.db"
+    board = boards.stored(url)
+    with kept.lasting(url) as keeper, opened(all_of(board, keeper)) as client:
         yield client
     board.close_store()
 
@@ -216,11 +227,12 @@ def reading(request: pytest.FixtureRequest) -> Client:
 def may(row: Row, who: str) -> bool:
     """True where the table grants the place to ``who``."""
     administrators = ("administrator", "machine of administrators")
-    theirs = (*administrators, "owner", "coordinator", "machine of alice")
+    makers = (*administrators, "owner", "machine of alice")
     return {
         "all": True,
         "readers": who != "nobody",
-        "theirs": who in theirs,
+        "theirs": who in (*makers, "coordinator"),
+        "maker's": who in makers,
         "administrators": who in administrators,
     }[row.whose]
 
@@ -275,7 +287,7 @@ def test_everyone_is_answered_as_the_table_says(client: Client, who: str) -> Non
 def test_a_real_store_answers_everyone_as_the_table_says(of_a_store: Client, who: str) -> None:
     wrong = []
     for row in TABLE:
-        if row.whose in ("readers", "theirs") and row.method == "GET":
+        if row.whose in ("readers", "theirs", "maker's") and row.method == "GET":
             answer = ask(of_a_store, who, row.method, row.of)
             wanted = row.granted if may(row, who) else 401 if who == "nobody" else row.refused
             if answer.status_code != wanted:
@@ -329,6 +341,8 @@ def test_not_yours_is_answered_as_not_there(reading: Client) -> None:
         (f"{API}/failures/{C}/{J}/verdict", f"{API}/failures/{C}/999999/verdict"),
         (f"{API}/jobs/{J}", f"{API}/jobs/999999"),
         (f"{API}/fingerprints/{F}", f"{API}/fingerprints/1:absent"),
+        (f"/explained/{K}", f"/explained/{'0' * 32}"),
+        (f"{API}/explained/{K}", f"{API}/explained/{'0' * 32}"),
     ]
     headers = {"x-test": "stranger"}
     for theirs, absent in pairs:
@@ -336,6 +350,22 @@ def test_not_yours_is_answered_as_not_there(reading: Client) -> None:
 
         assert (one.status_code, one.text) == (other.status_code, other.text), theirs
         assert dict(one.headers) | {"date": ""} == dict(other.headers) | {"date": ""}, theirs
+
+
+@pytest.mark.parametrize("who", ["stranger", "coordinator", "administrator"])
+def test_no_list_holds_a_report_that_somebody_else_keeps(client: Client, who: str) -> None:
+    for path in ("/explain", f"{API}/explained"):
+        assert K in client.get(path, headers={"x-test": "owner"}).text
+        assert K not in client.get(path, headers={"x-test": who}).text
+
+
+@pytest.mark.parametrize("who", ["stranger", "coordinator"])
+@pytest.mark.parametrize("door", ["/explained/{}/forget", API + "/explained/{}/forget"])
+def test_who_may_not_read_a_report_cannot_forget_it(client: Client, who: str, door: str) -> None:
+    one, other = (ask(client, who, "POST", door.format(name)) for name in (K, "0" * 32))
+
+    assert (one.status_code, other.status_code) == (404, 404)
+    assert client.get(f"/explained/{K}", headers={"x-test": "owner"}).status_code == 200
 
 
 @pytest.mark.parametrize("who", ["stranger", "owner", "coordinator"])

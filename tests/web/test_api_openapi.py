@@ -16,18 +16,30 @@ import pytest
 
 from firstfault.web import api
 from firstfault.web.api.openapi import document
-from tests.web import boards
+from firstfault.web.api.operations import Operation
+from tests.web import boards, kept
 from tests.web.api_served import Quick, Served, open_api, stored
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "api.md"
-OFFERED = api.operations(boards.Remembered([]), Quick(), lambda: boards.NOW)
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with open_api(boards.board(tmp_path_factory.mktemp("store")), Quick()) as client:
+    folder = tmp_path_factory.mktemp("store")
+    with (
+        kept.lasting(f"sqlite:///{folder}/ff.db") as keeper,
+        open_api(boards.board(folder), Quick(), keeper) as client,
+    ):
         yield client
+
+
+@pytest.fixture(scope="module")
+def offered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Operation]]:
+    """All operations that there are."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('kept')}/ff.db"
+    with kept.lasting(url) as keeper:
+        yield api.operations(boards.Remembered([]), Quick(), lambda: boards.NOW, keeper)
 
 
 def test_the_document_is_served_and_valid(served: Served) -> None:
@@ -37,23 +49,25 @@ def test_the_document_is_served_and_valid(served: Served) -> None:
     openapi_spec_validator.validate(answer.json())
 
 
-def test_every_operation_is_in_the_document_with_a_name_of_its_own() -> None:
-    paths = document(OFFERED, "0")["paths"]
+def test_every_operation_is_in_the_document_with_a_name_of_its_own(
+    offered: list[Operation],
+) -> None:
+    paths = document(offered, "0")["paths"]
 
     told = {(path, method) for path, item in paths.items() for method in item}
-    assert told == {(f"/api/v1{each.path}", each.method.lower()) for each in OFFERED}
-    assert len({each.id for each in OFFERED}) == len(OFFERED)
+    assert told == {(f"/api/v1{each.path}", each.method.lower()) for each in offered}
+    assert len({each.id for each in offered}) == len(offered)
 
 
-def test_every_placeholder_of_a_path_is_a_parameter() -> None:
-    for each in OFFERED:
+def test_every_placeholder_of_a_path_is_a_parameter(offered: list[Operation]) -> None:
+    for each in offered:
         named = {one.name for one in each.parameters if one.place == "path"}
 
         assert set(re.findall(r"{(\w+)}", each.path)) == named, each.path
 
 
-def test_docstrings_are_told_without_their_line_ends() -> None:
-    text = json.dumps(document(OFFERED, "0")["components"])
+def test_docstrings_are_told_without_their_line_ends(offered: list[Operation]) -> None:
+    text = json.dumps(document(offered, "0")["components"])
 
     assert "``" not in text
     assert r"\n" not in text
@@ -87,7 +101,11 @@ def tried(
 def test_what_schemathesis_thinks_of_is_answered_as_documented(
     store_url: str, tmp_path: Path
 ) -> None:
-    with stored(store_url) as board, open_api(board, Quick()) as served:
+    with (
+        stored(store_url) as board,
+        kept.keeping(store_url) as (keeper, _),
+        open_api(board, Quick(), keeper) as served,
+    ):
         done = tried(served, tmp_path, 5, "--seed=7", "--phases=examples,fuzzing,stateful")
 
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr
@@ -97,7 +115,11 @@ def test_what_schemathesis_thinks_of_is_answered_as_documented(
 def test_what_schemathesis_thinks_of_in_minutes_is_answered_as_documented(
     store_url: str, tmp_path: Path
 ) -> None:
-    with stored(store_url) as board, open_api(board, Quick()) as served:
+    with (
+        stored(store_url) as board,
+        kept.keeping(store_url) as (keeper, _),
+        open_api(board, Quick(), keeper) as served,
+    ):
         done = tried(served, tmp_path, 200)
 
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr
@@ -125,6 +147,7 @@ def known(served: Served) -> dict[str, str]:
         "1:3f2a9c0d11aa": quote(fingerprint, safe=""),
         "incidents/1": f"incidents/{incident}",
         "d-4242-slack-1": quote(dead, safe=""),
+        "0d6f4c1b9e7a4f52a8c3b1d2e5f60718": kept.ID,
         "http://127.0.0.1:8765": served.url,
     }
 
@@ -152,10 +175,10 @@ def test_each_example_of_the_docs_is_answered(
     assert int(done.stdout.split()[1]) == (400 if "domian" in command else 200), done.stdout
 
 
-def test_each_parameter_and_place_of_the_api_is_in_the_docs() -> None:
+def test_each_parameter_and_place_of_the_api_is_in_the_docs(offered: list[Operation]) -> None:
     text = PAGE.read_text("utf-8")
 
-    for each in OFFERED:
+    for each in offered:
         said = re.sub(r"/{\w+}", "/[^/ ?']+", each.path)
         assert re.search(f"/api/v1{said}(?=[ ?'\n])", text), each.path
         for one in each.parameters:

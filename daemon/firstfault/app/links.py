@@ -1,11 +1,13 @@
 """Links to one report that need no login: signed, and good for some days.
 
-A link names the end of one job; who has it reads that report and nothing else.
+A link names the end of one job, or a kept report of logs that were sent; who has it reads that
+report and nothing else.
 """
 
 from __future__ import annotations
 
 import hashlib
+from typing import TypeVar
 from urllib.parse import quote
 
 import itsdangerous
@@ -19,8 +21,11 @@ from firstfault.model.jobs import StoredVerdict
 SHARED = "/shared/"
 
 _SALT = "firstfault.report/1"
+_EXPLAINED_SALT = "firstfault.explained/1"
 _DAY_S = 86400
 _LONGEST_TOKEN = 1000
+
+T = TypeVar("T")
 
 
 class Target(msgspec.Struct, frozen=True, array_like=True):
@@ -33,18 +38,14 @@ class Target(msgspec.Struct, frozen=True, array_like=True):
 
 class Links:
     """``public_url`` is the pages' address for readers, "" where they cannot reach it; ``key``
-    signs, "" where nothing does, and then the links lead to the pages themselves."""
+    signs, "" where nothing does, and then the links lead to the pages themselves. A signed one is
+    good for ``days``."""
 
     def __init__(self, public_url: str = "", key: str = "", days: int = 1) -> None:
         self._public_url = public_url.rstrip("/")
-        self._days = days
-        self._serializer = (
-            itsdangerous.URLSafeTimedSerializer(
-                key, salt=_SALT, signer_kwargs={"digest_method": hashlib.sha256}
-            )
-            if key
-            else None
-        )
+        self.days = days
+        self._serializer = _serializer(key, _SALT)
+        self._explained = _serializer(key, _EXPLAINED_SALT)
 
     def for_owner(self, stored: StoredVerdict) -> str | None:
         """The link for a job's owner alone: signed where a key is set; None where readers reach
@@ -69,15 +70,43 @@ class Links:
         target = [stored.cluster, stored.job, stored.incarnation]
         return f"{self._public_url}{SHARED}{self._serializer.dumps(target)!s}"
 
+    def explained_page(self, name: str) -> str:
+        """Where the kept report of this id stands among the pages; a path where their address for
+        readers is not known."""
+        return f"{self._public_url}/explained/{name}"
+
+    def signed_explained(self, name: str) -> str | None:
+        """The signed link to the kept report of this id, None where nothing signs; a path as of
+        `explained_page`."""
+        if self._explained is None:
+            return None
+        return f"{self._public_url}{SHARED}{self._explained.dumps(name)!s}"
+
     def target(self, token: str) -> Target | None:
         """Where a signed link leads; None for one that is forged, cut, or too old."""
-        if self._serializer is None or len(token) > _LONGEST_TOKEN:
+        return self._said(self._serializer, token, Target)
+
+    def explained(self, token: str) -> str | None:
+        """The id of the kept report that a signed link leads to; None as of `target`."""
+        return self._said(self._explained, token, str)
+
+    def _said(
+        self, serializer: itsdangerous.URLSafeTimedSerializer | None, token: str, kind: type[T]
+    ) -> T | None:
+        if serializer is None or len(token) > _LONGEST_TOKEN:
             return None
         try:
-            said = self._serializer.loads(token, max_age=self._days * _DAY_S)
-            return msgspec.convert(said, Target)
+            return msgspec.convert(serializer.loads(token, max_age=self.days * _DAY_S), kind)
         except (itsdangerous.BadData, msgspec.ValidationError):
             return None
+
+
+def _serializer(key: str, salt: str) -> itsdangerous.URLSafeTimedSerializer | None:
+    if not key:
+        return None
+    return itsdangerous.URLSafeTimedSerializer(
+        key, salt=salt, signer_kwargs={"digest_method": hashlib.sha256}
+    )
 
 
 def links_of(config: Config) -> Links:

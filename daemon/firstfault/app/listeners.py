@@ -10,15 +10,18 @@ from pathlib import Path
 
 from firstfault.app import rendering
 from firstfault.app.board import StoredBoard
+from firstfault.app.explained import KeptReports
 from firstfault.app.explaining import Processes
 from firstfault.app.journal import say
 from firstfault.app.node_states import Known, NodeStates
 from firstfault.app.workers import Parts, StartError, kept_back
+from firstfault.app.workers import now as clock
 from firstfault.config import Config
 from firstfault.slurm.settings import find
 from firstfault.store import listing
 from firstfault.web import server
 from firstfault.web.application import Sources, application, inspection, places
+from firstfault.web.limits import Pace
 
 
 @contextmanager
@@ -40,16 +43,21 @@ def serving_pages(
         folder=Path(config.spool.dir),
         states=_node_states(config),
     )
-    explainer = Processes(config.explain, config.diagnosis.signatures)
+    explain = config.explain
+    explainer = Processes(explain, config.diagnosis.signatures)
+    keeps = explain.enabled and explain.keep_days > 0
+    kept = KeptReports(parts.database, explain, lambda: now().links, clock) if keeps else None
     here = config.metrics.enabled and not config.metrics.host
     sources = Sources(
         board,
         healthy,
         metrics if here else None,
-        lambda token: shared_report(now(), token),
-        explainer if config.explain.enabled else None,
+        lambda token: shared_report(now(), token, kept),
+        explainer if explain.enabled else None,
+        kept,
     )
-    pages = application(places(sources), lambda: now().entrance)
+    pace = Pace(explain.at_once, explain.per_minute, explain.all_per_minute)
+    pages = application(places(sources), lambda: now().entrance, pace)
     sock = _listening("web", web.host, web.port)
     with server.serving(pages, sock):
         say(logging.INFO, "pages", url=server.address(sock))
@@ -71,11 +79,12 @@ def serving_metrics(
         yield
 
 
-def shared_report(parts: Parts, token: str) -> str | None:
-    """The report that a signed link leads to, as the job's owner is shown it; None: to none."""
+def shared_report(parts: Parts, token: str, kept: KeptReports | None = None) -> str | None:
+    """The report that a signed link leads to, a job's as its owner is shown it, or one that is
+    ``kept``; None: to none."""
     target = parts.links.target(token)
     if target is None:
-        return None
+        return None if kept is None else kept.shared(token)
     found = listing.current_verdicts(parts.database, target.job, target.cluster)
     # Only this report: without links to the other pages.
     return next(

@@ -1,4 +1,4 @@
-"""Keeping the store within its limits: old evidence, old jobs, too much of all."""
+"""Keeping the store within its limits: old evidence, old jobs, old reports, too much of all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from firstfault.app import counters
 from firstfault.app.journal import say
 from firstfault.config import Config
 from firstfault.deliver import files
-from firstfault.store import retention
+from firstfault.store import explained, retention
 from firstfault.store.database import Database
 from firstfault.store.retention import Removed
 
@@ -30,7 +30,7 @@ class Retention:
         self._stop = stop
 
     def once(self, now: dt.datetime) -> int:
-        """Removes all that is due; returns how many records and jobs that was."""
+        """Removes all that is due; returns how many records, jobs and reports that was."""
         store = self._config.store
         done = self._jobs(now - dt.timedelta(days=store.keep_verdicts_days))
         before = now - dt.timedelta(days=store.keep_evidence_days)
@@ -39,7 +39,7 @@ class Retention:
         )
         if store.max_evidence_bytes:
             done += self._excess(store.max_evidence_bytes, now)
-        return done
+        return done + self._explained(now - dt.timedelta(days=self._config.explain.keep_days))
 
     def _excess(self, most: int, now: dt.datetime) -> int:
         excess = retention.evidence_size(self._database) - most
@@ -81,6 +81,18 @@ class Retention:
                 bytes=size,
             )
         return records
+
+    def _explained(self, before: dt.datetime) -> int:
+        done = 0
+        while not self._stop.is_set():
+            removed = explained.remove(self._database, before)
+            if not removed:
+                break
+            done += removed
+            self._stop.wait(PAUSE_S)
+        if done:
+            say(logging.INFO, "explained-removed", count=done)
+        return done
 
     def _jobs(self, before: dt.datetime) -> int:
         folder = Path(self._config.report.dir)

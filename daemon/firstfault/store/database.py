@@ -20,6 +20,7 @@ BUSY_S = 30.0
 # What only one program does at a time; numbers that no other program takes in this database.
 MIGRATING = 0x66697273740001
 JOBS = 0x66697273740002  # changing several jobs: two might wait for each other
+KEEPING = 0x66697273740003  # counting what a reader keeps, and adding to it
 
 
 class StoreError(RuntimeError):

@@ -269,3 +269,21 @@ silences = sa.Table(
     sa.UniqueConstraint("cluster", "kind", "name", "reservation"),
     sa.Index("silences_until", "until"),
 )
+
+# Reports of logs that readers sent, and wished to be kept. ``owner`` tells whose it is (docs/access.md);
+# ``body`` is the verdict with its warnings, JSON packed by zstd.
+explained = sa.Table(
+    "explained",
+    metadata,
+    sa.Column("key", Key, primary_key=True),
+    sa.Column("id", sa.String(32), nullable=False, unique=True),
+    sa.Column("owner", sa.String(300), nullable=False),
+    sa.Column("kept_by", sa.Text, nullable=False),
+    sa.Column("kept_at", UtcTime, nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("cause", sa.String(64), nullable=False),
+    sa.Column("confidence", sa.String(16), nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Index("explained_owner", "owner", "kept_at", "id"),
+    sa.Index("explained_kept_at", "kept_at"),
+)

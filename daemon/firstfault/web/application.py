@@ -17,11 +17,12 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from firstfault.model.board import Board, Reader
-from firstfault.model.explained import Explainer
+from firstfault.model.explained import Explainer, Keeper
 from firstfault.web import api, board, files
 from firstfault.web.guard import Entrance, Guard, Guarded
 from firstfault.web.headers import HEADERS, REPORT_POLICY, Hardened
 from firstfault.web.hosts import Hosts
+from firstfault.web.limits import USUAL, Pace
 from firstfault.web.places import Place
 from firstfault.web.refusals import Refusal
 
@@ -32,31 +33,36 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Sources(NamedTuple):
     """What the places ask, beside who reads. ``healthy`` False makes /healthz answer 503; with
     ``metrics`` they are at /metrics. ``shared`` gives the report that a signed link leads to.
-    Without an ``explainer`` no logs are explained."""
+    Without an ``explainer`` no logs are explained, and without a ``keeper`` no report of them is
+    kept."""
 
     board: Board
     healthy: Callable[[], bool]
     metrics: Callable[[], bytes] | None = None
     shared: Callable[[str], str | None] = lambda _token: None
     explainer: Explainer | None = None
+    keeper: Keeper | None = None
 
 
 def places(sources: Sources) -> list[Place]:
     """Every place of the pages."""
     return [
         *files.places(),
-        *board.places(sources.board, sources.explainer),
-        *api.places(sources.board, sources.explainer),
+        *board.places(sources.board, sources.explainer, keeper=sources.keeper),
+        *api.places(sources.board, sources.explainer, keeper=sources.keeper),
         *shared_places(sources.shared),
         *inspection_places(sources.healthy, sources.metrics),
     ]
 
 
 def application(
-    all_places: Sequence[Place], entrance: Callable[[], Entrance] = Entrance
+    all_places: Sequence[Place],
+    entrance: Callable[[], Entrance] = Entrance,
+    pace: Pace = USUAL,
 ) -> Starlette:
-    """The pages as an ASGI application; ``entrance`` gives what counts at the moment."""
-    guard = Guard(entrance)
+    """The pages as an ASGI application; ``entrance`` gives what counts at the moment, ``pace``
+    bounds what is costly."""
+    guard = Guard(entrance, pace)
     by_path: dict[str, list[Place]] = {}
     for place in all_places:
         by_path.setdefault(place.path, []).append(place)

@@ -23,7 +23,7 @@ from firstfault.web import forms, refusals
 from firstfault.web.access import Access, Identity, Open
 from firstfault.web.forms import Forms
 from firstfault.web.hosts import LOOPBACK, Hosts
-from firstfault.web.limits import Rate, Slots
+from firstfault.web.limits import USUAL, Pace, Rate, Slots
 from firstfault.web.places import FORM_BYTES, Place
 from firstfault.web.refusals import Refusal, absent
 
@@ -38,10 +38,12 @@ _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 class Visit(NamedTuple):
-    """What a page may say of who reads it: the token of its forms, and the foot's note."""
+    """What a page may say of who reads it: the token of its forms, and the foot's note; and
+    whether who it is was told ``ambient``ly (see `Identity`)."""
 
     form_token: str
     note: str
+    ambient: bool = True
 
 
 def visit(request: Request) -> Visit:
@@ -68,18 +70,14 @@ class Guard:
     def __init__(
         self,
         entrance: Callable[[], Entrance],
-        *,
-        costly: Slots | None = None,
-        streams: Slots | None = None,
-        each: Rate | None = None,
-        all_: Rate | None = None,
+        pace: Pace = USUAL,
     ) -> None:
         self._entrance = entrance
-        self._costly = costly or Slots(2, 1, wait_s=5.0)
-        self._streams = streams or Slots(200, 20)
+        self._costly = Slots(pace.at_once, 1, wait_s=5.0)
+        self._streams = Slots(200, 20)
         self._noted = Rate(1, NOTED_S)
-        self._each = each or Rate(20, 60.0)
-        self._all = all_ or Rate(60, 60.0)
+        self._each = Rate(pace.per_minute, 60.0)
+        self._all = Rate(pace.all_per_minute, 60.0)
 
     async def check(self, request: Request, places: Sequence[Place]) -> tuple[Place, Identity]:
         """The place that the request may use, and who uses it. Raises `Refusal`."""
@@ -110,7 +108,9 @@ class Guard:
             allowed = sorted({name for place in visible for name in place.methods})
             allow = ", ".join([*allowed, *(["HEAD"] if "GET" in allowed else [])])
             raise Refusal(405, f"Here is answered to {allow}.", {"allow": allow})
-        request.state.visit = Visit(entrance.forms.token(reader), entrance.access.note)
+        request.state.visit = Visit(
+            entrance.forms.token(reader), entrance.access.note, identity.ambient
+        )
         return place, identity
 
     def _note(self, identity: Identity, request: Request) -> None:
@@ -256,8 +256,7 @@ async def _body(request: Request, place: Place) -> AsyncIterator[tuple[IO[bytes]
     most = place.body_bytes
     if place.form and request.headers.get("content-type", "").lower().startswith(_URL_ENCODED):
         most = min(most, FORM_BYTES)  # taking it apart holds up all others
-    size_said = f"{most >> 20} MiB" if most >> 20 else f"{most} bytes"
-    too_large = Refusal(413, f"At most {size_said} are read here.", closes=True)
+    too_large = Refusal(413, f"At most {_size(most)} are read here.", closes=True)
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > most:
         raise too_large
@@ -277,6 +276,12 @@ async def _body(request: Request, place: Place) -> AsyncIterator[tuple[IO[bytes]
             ) from None
         kept.seek(0)
         yield kept, digest.hexdigest()
+
+
+def _size(count: int) -> str:
+    if count >> 20:
+        return f"{count >> 20} MiB"
+    return f"{count >> 10} KiB" if count >> 10 else f"{count} bytes"
 
 
 def _replay(body: IO[bytes], receive: Receive) -> Receive:

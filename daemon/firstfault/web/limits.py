@@ -7,10 +7,23 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 from firstfault.web.refusals import Refusal
 
 _READERS_MAX = 10_000
+
+
+class Pace(NamedTuple):
+    """How often what is costly may be asked for: so many ``at_once`` (of one reader one), so many
+    in a minute of each reader, and of all."""
+
+    at_once: int = 2
+    per_minute: int = 20
+    all_per_minute: int = 60
+
+
+USUAL = Pace()
 
 
 class Rate:

@@ -93,6 +93,17 @@ def choice(name: str, said: str, allowed: Sequence[str], default: str | None = N
     return Parameter(name, said, schema, read, default=default, allowed=tuple(allowed))
 
 
+def flag(name: str, said: str) -> Parameter:
+    """Yes or no; no where it is not given."""
+    allowed = ("true", "false")
+    schema = {"type": "boolean", "default": False}
+
+    def read(text: str) -> bool:
+        return _choice(allowed, text) == "true"
+
+    return Parameter(name, said, schema, read, default=False, allowed=allowed)
+
+
 def number(
     name: str,
     said: str,

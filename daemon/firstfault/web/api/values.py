@@ -10,6 +10,7 @@ import msgspec
 
 from firstfault.model import board as b
 from firstfault.model import jobs as j
+from firstfault.model.explained import Kept
 from firstfault.model.slurm import JobFacts
 from firstfault.model.verdict import Verdict
 
@@ -182,6 +183,22 @@ class Fingerprints(msgspec.Struct, frozen=True):
     """Some fingerprints, those last seen first; ``next`` is the address of the page after."""
 
     fingerprints: tuple[b.Fingerprint, ...]
+    next: str | None
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """The verdict on logs that were sent, what could not be read of them, and as what the report
+    is ``kept``, null: it is not."""
+
+    verdict: Verdict
+    warnings: tuple[str, ...]
+    kept: Kept | None
+
+
+class KeptReports(msgspec.Struct, frozen=True):
+    """Kept reports, the newest first; ``next`` is the address of the page after."""
+
+    reports: tuple[Kept, ...]
     next: str | None
 
 

@@ -6,11 +6,12 @@ import datetime as dt
 from collections.abc import Callable
 
 from firstfault.model.board import Board
-from firstfault.model.explained import Explainer
+from firstfault.model.explained import Explainer, Keeper
 from firstfault.web.board import (
     causes,
     deliveries,
     explain,
+    explained,
     failure,
     failures,
     fingerprints,
@@ -25,9 +26,13 @@ from firstfault.web.places import Place
 
 
 def places(
-    board: Board, explainer: Explainer | None, clock: Callable[[], dt.datetime] = now
+    board: Board,
+    explainer: Explainer | None,
+    clock: Callable[[], dt.datetime] = now,
+    keeper: Keeper | None = None,
 ) -> list[Place]:
-    """The places of all pages; without an ``explainer`` there is none that explains logs."""
+    """The places of all pages; without an ``explainer`` there is none that explains logs, without
+    a ``keeper`` none of reports that are kept."""
     return [
         *overview.places(board, clock),
         *failures.places(board, clock),
@@ -36,7 +41,8 @@ def places(
         *causes.places(board, clock),
         *fingerprints.places(board),
         *incidents.places(board, clock),
-        *explain.places(explainer),
+        *explain.places(explainer, keeper),
+        *explained.places(keeper),
         *deliveries.places(board),
         *health.places(board, clock),
         *live.places(board),

@@ -1,4 +1,7 @@
-"""Explain: logs that the reader pastes or sends, and the verdict on them. Nothing is kept."""
+"""Explain: logs that the reader pastes or sends, and the verdict on them.
+
+The logs are never kept. The report is where the reader wishes it (`firstfault.web.board.explained`).
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,31 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
+from urllib.parse import urlencode
 
-from markupsafe import Markup
+import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from firstfault.model.board import Reader
-from firstfault.model.explained import Explainer, NotExplained, Upload
-from firstfault.report import html
+from firstfault.model.explained import (
+    Explained,
+    Explainer,
+    Keeper,
+    KeptPage,
+    NotExplained,
+    NotKept,
+    Upload,
+)
+from firstfault.model.verdict import Verdict
 from firstfault.report import wording as w
 from firstfault.report.masking import masked
+from firstfault.web.board import explained
 from firstfault.web.board.layout import answer
 from firstfault.web.places import Place
+from firstfault.web.refusals import Refusal
 
 PASTED = "pasted.log"
 MOST_FILES = 500
@@ -30,7 +44,7 @@ _LONGEST_HOSTS = 64 * 1024
 _FORM_BYTES = 1 << 20
 _LONGEST_NAME = 120
 _DEPTH = 4
-_MOST_WARNINGS = 20
+LONGEST_TITLE = 256
 _STRANGE = re.compile(r"[^A-Za-z0-9._+@=-]+")
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", re.ASCII)
 
@@ -46,31 +60,45 @@ class Sent(NamedTuple):
     hosts: dict[str, str]
 
 
-def places(explainer: Explainer | None) -> list[Place]:
-    """/explain; no places where ``explainer`` is None (turned off)."""
+class Filled(NamedTuple):
+    """What is shown in the form as it was filled in, and what is ``wrong`` with that."""
+
+    wrong: str | None = None
+    hosts: str = ""
+    keep: bool = False
+    title: str = ""
+
+
+_EMPTY = Filled()
+
+
+def places(explainer: Explainer | None, keeper: Keeper | None = None) -> list[Place]:
+    """/explain; no places where ``explainer`` is None (turned off). Without a ``keeper`` nothing
+    is kept."""
     if explainer is None:
         return []
     used = explainer
 
     async def form(request: Request, reader: Reader) -> Response:
-        return _form(request, reader, used)
+        return await run_in_threadpool(_form, request, reader, used, keeper)
 
     async def explain(request: Request, reader: Reader) -> Response:
         async with request.form(max_files=MOST_FILES, max_part_size=used.max_bytes) as given:
-            hosts = _field(given, "hosts")
+            title = _field(given, "title").strip()
+            keeping = None if keeper is None or not _field(given, "keep") else keeper
             try:
-                report, warnings = await run_in_threadpool(_explained, used, given)
-            except (Wrong, NotExplained) as error:
-                status = 422 if isinstance(error, Wrong) else 503
-                return _form(request, reader, used, str(error), hosts, status)
-        return answer(
-            "explained.html",
-            request,
-            reader,
-            report=report,
-            warnings=warnings[:_MOST_WARNINGS],
-            left_out=max(0, len(warnings) - _MOST_WARNINGS),
-        )
+                if keeping is not None:
+                    await run_in_threadpool(_check, keeping, reader, title)
+                found, first = await run_in_threadpool(_explained, used, given)
+            except (Wrong, NotExplained, NotKept) as error:
+                statuses = {Wrong: 422, NotExplained: 503, NotKept: 409}
+                filled = Filled(
+                    str(error), _field(given, "hosts"), keeping is not None, title[:LONGEST_TITLE]
+                )
+                return await run_in_threadpool(
+                    _form, request, reader, used, keeper, filled, statuses[type(error)]
+                )
+        return await run_in_threadpool(_answer, request, reader, found, keeping, title, first)
 
     return [
         Place("/explain", form, "reader"),
@@ -85,34 +113,81 @@ def places(explainer: Explainer | None) -> list[Place]:
     ]
 
 
+def title_of(given: str, verdict: Verdict, first: str) -> str:
+    """What a report is called: as its maker wishes, or by its job, or by the first file's name."""
+    return given or (f"Job {verdict.job.id}" if verdict.job.id else first)
+
+
 def _form(
     request: Request,
     reader: Reader,
     explainer: Explainer,
-    wrong: str | None = None,
-    hosts: str = "",
+    keeper: Keeper | None,
+    filled: Filled = _EMPTY,
     status: int = 200,
 ) -> Response:
+    asked = request.query_params.get("page") if request.method != "POST" else None
+    try:
+        own = KeptPage(()) if keeper is None else keeper.listed(reader, asked)
+    except ValueError:
+        raise Refusal(400, "There is no such page of kept reports: begin at the first.") from None
     return answer(
         "explain.html",
         request,
         reader,
         status=status,
-        wrong=wrong,
-        hosts=hosts[:_LONGEST_HOSTS],
+        wrong=filled.wrong,
+        hosts=filled.hosts[:_LONGEST_HOSTS],
         most=explainer.max_bytes,
         most_files=MOST_FILES,
+        keep_for=None if keeper is None else _days(keeper.days),
+        keep=filled.keep,
+        title=filled.title,
+        longest_title=LONGEST_TITLE,
+        reports=own.reports,
+        first=asked is None,
+        next=None if own.next is None else f"/explain?{urlencode({'page': own.next})}",
+        forgotten=request.query_params.get("done") == "forgotten",
     )
 
 
-# The report, and what could not be read.
-def _explained(explainer: Explainer, form: FormData) -> tuple[Markup, tuple[str, ...]]:
+def _days(days: float) -> str:
+    return "1 day" if days == 1 else f"{days:g} days"
+
+
+def _check(keeper: Keeper, reader: Reader, title: str) -> None:
+    if len(title) > LONGEST_TITLE:
+        raise Wrong(f"A title has at most {LONGEST_TITLE} characters.")
+    keeper.check_room(reader)
+
+
+# The report by its own address where it is to be kept, else as the answer alone.
+def _answer(
+    request: Request,
+    reader: Reader,
+    found: Explained,
+    keeper: Keeper | None,
+    title: str,
+    first: str,
+) -> Response:
+    not_kept = None
+    if keeper is not None:
+        try:
+            kept = keeper.keep(reader, found, title_of(title, found.verdict, first))
+            return RedirectResponse(explained.path(kept), 303)
+        except NotKept as error:
+            not_kept = str(error)
+    return explained.page(request, reader, found, not_kept=not_kept)
+
+
+# What was found, and the first file's name.
+def _explained(explainer: Explainer, form: FormData) -> tuple[Explained, str]:
     with ExitStack() as stack:
         sent = _sent(form, stack)
         found = explainer.explain(sent.uploads, sent.hosts)
     # A site's own patterns of secrets are known here, not to the process that explained.
-    body = html.body(masked(found.verdict))
-    return Markup(body), found.warnings  # noqa: S704 - escaped by its template
+    verdict = masked(found.verdict)
+    return msgspec.structs.replace(found, verdict=verdict), sent.uploads[0].name
 
 
 def _sent(form: FormData, stack: ExitStack) -> Sent:

@@ -36,8 +36,8 @@ NAVIGATION = (
     NavigationPlace("/deliveries", "Deliveries", for_all=False),
     NavigationPlace("/health", "Health", for_all=False),
 )
-# Reports belong to the failures.
-_REPORTS = "/jobs"
+# Reports belong to the failures, and those of logs that were sent to their form.
+_BELONGS = {"/jobs": "/failures", "/explained": "/explain"}
 
 
 class Files(NamedTuple):
@@ -71,7 +71,7 @@ def layout(request: Request, reader: Reader) -> Layout:
     visit = guard.visit(request)
     return Layout(
         places=tuple(each for each in NAVIGATION if each.for_all or reader.administrator),
-        here="/failures" if section == _REPORTS else section,
+        here=_BELONGS.get(section, section),
         reader=reader.name,
         administrator=reader.administrator,
         version=firstfault.__version__,
