@@ -32,15 +32,9 @@ def test_a_record_gives_the_verdict_of_the_full_logs(name: str) -> None:
 
 
 # Work before these would be another story: nothing had begun, or another step had; what could not
-# start had worked. Host labels, or srun's of a short log, which the work's lines lack, would no
-# longer be labels.
+# start had worked.
 OTHERWISE = {
-    "made-booted-slowly",
-    "made-deepspeed-exception",
-    "made-deepspeed-killed",
     "made-execve-denied",
-    "made-module-missing",
-    "made-quoted-oom",
     "s24-interpreter",
     "s24-layout",
     "s24-steps",

@@ -142,6 +142,63 @@ def test_a_counter_at_each_lines_head_is_no_label() -> None:
     assert not has_task_labels(["7: a", "19: b", "1078: c"])
 
 
+RAISED = [
+    "Traceback (most recent call last):",
+    '  File "a.py", line 3, in f',
+    "    g()",
+    "KeyError: 3",
+]
+HOOKED = [f"1: [rank1]: {line}" for line in RAISED]
+PREPARED = [f"Collecting package-{n}" for n in range(60)]
+WORKED = [f"step {n} loss 0.5" for n in range(60)]
+
+
+@pytest.mark.parametrize("raised", [RAISED, [f"[rank7]: {line}" for line in RAISED]])
+@pytest.mark.parametrize(
+    "behind", [[], ["srun: error: n1: task 0: Exited with exit code 1", "job done"]]
+)
+def test_labels_may_begin_behind_whatever_a_batch_script_wrote(
+    raised: list[str], behind: list[str]
+) -> None:
+    tasks = [f"{n % 2}: step {n}" for n in range(8)]
+
+    assert has_task_labels([*PREPARED, *tasks, *(f"1: {line}" for line in raised), *behind])
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        # Some numbers and colons.
+        [*WORKED, "0: foo", "1: bar", "0: foo"],
+        [*WORKED, *(f"{n % 3}: {n / 9:.3f}" for n in range(30))],
+        [*WORKED, "workers:", "  0: [n1, n2]", "  1: [n3]", '{"0": 3}', "12: 3.4", "7: {}"],
+        [*WORKED, *(f"{n % 3}: {n / 9:.3f}" for n in range(30)), *RAISED],
+        # A program that says which of its workers raised; a logger's head before the first line.
+        [*WORKED, f"3: {RAISED[0]}", *RAISED[1:], f"1: {RAISED[0]}", *RAISED[1:]],
+        [*WORKED, *(f"{n}: {RAISED[0]}" for n in (3, 1, 2)), "KeyError: 3"],
+        # Lines' numbers, of one file and of two.
+        [*WORKED, *(f"{n}: {line}" for n, line in enumerate(RAISED * 3, 1))],
+        [
+            *WORKED,
+            *(f"{n}: {line}" for n, line in enumerate(RAISED, 1)),
+            *(f"{n}: {line}" for n, line in enumerate(RAISED, 1)),
+        ],
+        # Another job's labels, quoted before and after this one's own words.
+        [*HOOKED, *WORKED],
+        [*HOOKED, *WORKED, *(f"{n % 3}: {n / 9:.3f}" for n in range(30))],
+        [*WORKED[:4], *HOOKED, *WORKED],
+        [*WORKED, *RAISED, *HOOKED],
+        [*WORKED, *(f"[rank0]: {line}" for line in RAISED), *HOOKED],
+        [*WORKED, *(f"[default0]:{line}" for line in RAISED), *HOOKED],
+        [*WORKED, "W1130 14:20:07.000000 51 torch/distributed/run.py:793] ", *HOOKED],
+        # torch's own prefixes are no labels.
+        [*WORKED, *(f"[rank0]: {line}" for line in RAISED)],
+    ],
+)
+def test_numbers_before_some_lines_are_no_labels(lines: list[str]) -> None:
+    assert not has_task_labels(lines)
+
+
 @pytest.mark.parametrize(
     "code",
     ["\x1b[31m", "\x1b[0;1;31m", "\x1b[K", "\x1b[?25l", "\x1b]0;title\x07", "\x1b]8;;x\x1b\\"],

@@ -106,6 +106,51 @@ def test_labels_that_begin_behind_a_long_preparation_are_seen_at_the_files_end()
     assert heard(text)[-1] == (Speaker(task=3), "step 8999")
 
 
+def test_hosts_may_begin_behind_whatever_a_batch_script_wrote() -> None:
+    text = [f"Collecting package-{n}" for n in range(60)]
+    text += [f"node{n % 2}: {each}" for each in WORDS for n in range(2)]
+
+    assert heard(text)[0] == (Speaker(), "Collecting package-0")
+    assert heard(text)[-1] == (Speaker(host="node1"), "ValueError: bad")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        [f"node1: {TRACEBACK[0]}", *TRACEBACK[1:]],
+        [*(f"node1: {each}" for each in TRACEBACK), *WORDS[:6] * 9],
+        [*TRACEBACK, *(f"node1: {each}" for each in TRACEBACK)],
+        [f"worker1: step {n}" for n in range(9)],
+        [f"rank1: {each}" for each in TRACEBACK],
+    ],
+)
+def test_hosts_before_some_lines_are_no_prefixes(text: list[str]) -> None:
+    text = [*(f"epoch {n}" for n in range(60)), *text]
+
+    assert heard(text) == [(Speaker(), each) for each in text]
+
+
+@pytest.mark.parametrize("place", [0, 3, 9])
+def test_a_progress_bars_states_are_no_lines_without_labels(place: int) -> None:
+    text = [f"{n % 2}: step {n}" for n in range(9)]
+    bar = "\r".join(f"{n:6d}/9999 [00:01<00:02, 3.1it/s]" for n in range(9_999))
+
+    found = heard([*text[:place], bar, *text[place:]])
+
+    assert (Speaker(task=0), "step 8") in found
+
+
+@pytest.mark.parametrize("place", [0, 5_000, 14_000])
+def test_labels_beside_a_long_bar_are_seen_at_a_long_files_end(place: int) -> None:
+    text = [f"Collecting package-{n}" for n in range(5_000)]
+    text += [f"{n % 4}: step {n}" for n in range(9_000)]
+    bar = "\r 10%|####" * 200_000
+
+    found = heard([*text[:place], bar, *text[place:]])
+
+    assert (Speaker(task=3), "step 8999") in found
+
+
 def test_a_line_of_another_writer_among_prefixed_ones_stays_whole() -> None:
     text = [f"node{n % 2}: {each}" for each in WORDS for n in range(2)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 
 import msgspec
 
@@ -22,7 +22,6 @@ LONGEST_QUOTE = 2_000
 LONGEST_TEXT = 65_536
 _SAMPLE = 4_000
 _WIDE = 200
-_TAIL = 1 << 20
 _LAUNCHERS = (
     b"ChildFailedError",
     b"torch/distributed/run.py",
@@ -222,13 +221,27 @@ def _owner(
     return owner
 
 
+# A progress bar's states are no lines of their own there: only a line's beginning has wrappers.
 def _layout(document: Document) -> Layout:
-    head = [text[:_WIDE] for _, text in islice(raw_lines(document), _SAMPLE)]
+    physical = chain.from_iterable(
+        _physical_lines(document.name, excerpt) for excerpt in document.excerpts
+    )
+    head = [parts[0][1][:_WIDE] for parts in islice(physical, _SAMPLE)]
     samples = [head]
     if len(head) == _SAMPLE:
-        last = document.excerpts[-1].data[-_TAIL:].split(b"\n")[1:][-_SAMPLE:]
-        samples.append([_clean(line[:_WIDE].decode("utf-8", "replace")) for line in last])
+        samples.append(_last_beginnings(document.excerpts[-1].data))
     return layout(samples, launchers=_has_launchers(document, samples))
+
+
+def _last_beginnings(data: bytes) -> list[str]:
+    found: list[str] = []
+    stop = len(data)
+    while stop > 0 and len(found) < _SAMPLE:
+        begin = data.rfind(b"\n", 0, stop) + 1
+        line = data[begin : min(stop, begin + _WIDE)].partition(b"\r")[0]
+        found.append(_clean(line.decode("utf-8", "replace")))
+        stop = begin - 1
+    return found[::-1]
 
 
 # Whether launchers of ranks speak in a file whose lines are numbered as MPI's processes.

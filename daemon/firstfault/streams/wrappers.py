@@ -24,7 +24,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from operator import itemgetter
 
 import msgspec
 
@@ -55,6 +56,8 @@ _STAMP = re.compile(
 # kubelet's pkg/kubelet/kuberuntime/logs: time, stream, and F or P for a line that is whole or not.
 _CRI = re.compile(rf"{_DATE} std(?:out|err) [FP](?: |$)")
 _REPLY = re.compile(r"(?:> ?|# )(?!>)|#$")
+# A program's own prefix.
+_OWN_RANK = re.compile(r"rank_?\d+")
 _LEVELS = frozenset({"CRITICAL", "DEBUG", "ERROR", "FATAL", "INFO", "NOTE", "WARN", "WARNING"})
 # What a worker writes with no head of its own, or an agent or torch with theirs.
 _CHILDS = re.compile(
@@ -62,6 +65,12 @@ _CHILDS = re.compile(
     r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\] "
 )
 _BARE = re.compile(r"Traceback \(most|  File \"")
+# What a batch script does not print itself: a traceback, torch's and torchrun's own prefixes, an
+# agent's log.
+_WORKERS = re.compile(
+    r"Traceback \(most|\s{1,8}File \"|\[rank\d+\]:|\[default\d+\]:|[VIWEFC]\d{4} \d\d:"
+)
+_WORKERS_LINES = 2
 _DEEPEST = 4
 
 
@@ -136,6 +145,8 @@ def _outermost(lines: list[str], before: list[Wrapper]) -> Wrapper | None:
     ):
         if regex not in worn and (hosts := _hosts(regex, lines, share)):
             return Wrapper(regex, hosts)
+    if _HOST not in worn and (hosts := _late_hosts(lines)):
+        return Wrapper(_HOST, hosts)
     return None
 
 
@@ -145,18 +156,36 @@ def has_task_labels(lines: Sequence[str]) -> bool:
     A log may have lines that begin with a number and a colon without being labelled; srun
     labels every line of every task, and leaves only srun's and the batch script's own bare.
     """
-    numbers: list[int] = []
-    bare = 0
-    for line in lines:
-        if not line.strip() or line.startswith(("srun:", "slurmstepd")):
-            continue
-        if match := TASK.match(line):
-            numbers.append(int(match["task"]))
-        else:
-            bare += 1
+    said = [line for line in lines if line.strip() and not line.startswith(("srun:", "slurmstepd"))]
+    numbers = [match["task"] if (match := TASK.match(line)) else None for line in said]
+    return _are_tasks(numbers) or _are_tasks(numbers[_late(TASK, said, numbers) :])
+
+
+# Of lines' numbers, None where one has none.
+def _are_tasks(numbers: Sequence[str | None]) -> bool:
+    found = [int(number) for number in numbers if number is not None]
     # Numbers that only grow are a counter's or grep's; tasks speak in turns.
-    counted = len(numbers) > 2 and all(a < b for a, b in pairwise(numbers))
-    return bool(numbers) and len(numbers) >= 2 * bare and not counted
+    counted = len(found) > 2 and all(a < b for a, b in pairwise(found))
+    return bool(found) and len(found) >= 2 * (len(numbers) - len(found)) and not counted
+
+
+# From which line on most lines have labels, however many a batch script wrote before: the lines'
+# number where that is not sure. A worker speaks behind those labels, and none without.
+def _late(regex: re.Pattern[str], lines: Sequence[str], labels: Sequence[str | None]) -> int:
+    gains = accumulate(-2 if label is None else 1 for label in reversed(labels))
+    length, gain = max(enumerate(gains, 1), key=itemgetter(1), default=(0, 0))
+    start = len(lines) - length
+    workers: dict[str, set[str]] = {}
+    for line, label in zip(lines[start:], labels[start:], strict=True):
+        if label and (match := regex.match(line)) and _WORKERS.match(line, match.end()):
+            workers.setdefault(label, set()).add(line)
+    spoken = max(map(len, workers.values()), default=0)
+    if gain <= 0 or spoken < _WORKERS_LINES:
+        return len(lines)
+    bare = any(
+        label is None and _WORKERS.match(line) for line, label in zip(lines, labels, strict=True)
+    )
+    return len(lines) if bare else start
 
 
 # A program's logger stamps its own lines, never those of a traceback.
@@ -178,7 +207,7 @@ def _has_numbers(lines: list[str]) -> bool:
 
 # The hosts that the lines' prefixes name, none where they are not surely prefixes: most lines
 # have one, the names look like hosts' and come again, and a worker speaks behind one.
-def _hosts(regex: re.Pattern[str], lines: list[str], share: float) -> frozenset[str]:
+def _hosts(regex: re.Pattern[str], lines: Sequence[str], share: float) -> frozenset[str]:
     matches = [m for line in lines if (m := regex.match(line)) and _is_name(m["host"], regex)]
     if not matches or len(matches) < share * len(lines):
         return frozenset()
@@ -190,9 +219,18 @@ def _hosts(regex: re.Pattern[str], lines: list[str], share: float) -> frozenset[
     return frozenset(name for name, count in names.items() if count > 1)
 
 
+# The same where a batch script wrote before.
+def _late_hosts(lines: Sequence[str]) -> frozenset[str]:
+    names = [match["host"] if (match := _HOST.match(line)) else None for line in lines]
+    labels = [name if name is not None and _is_name(name, _HOST) else None for name in names]
+    return _hosts(_HOST, lines[_late(_HOST, lines, labels) :], 0.7)
+
+
 def _is_name(name: str, regex: re.Pattern[str]) -> bool:
     if name == "localhost":
         return True
+    if _OWN_RANK.fullmatch(name):
+        return False
     if regex is _PROGRAM:
         return name != "kernel"
     return not name.isdigit() and name not in _LEVELS and any(each.isdigit() for each in name)
