@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.cluster import processes
@@ -84,10 +84,12 @@ def start(
     epilog: Path | None = None,
     more: tuple[str, ...] = (),
     configless: bool = False,
+    gpus: Mapping[str, str] | None = None,
 ) -> None:
     """Starts a cluster in ``base``, a folder that ordinary users can reach.
 
     ``more`` are further lines of slurm.conf. The nodes of a ``configless`` one get it from slurmctld.
+    To Slurm the nodes in ``gpus`` have two GPUs each, of the type named there ("": of none).
     Returns when all nodes are idle. What was started is ended by `stop`, also when this raises.
     """
     reason = missing()
@@ -95,6 +97,8 @@ def start(
         raise ClusterError(reason)
     _lay_out(base)
     _write_configuration(base, epilog, more)
+    if gpus:
+        _add_gpus(base, gpus)
     _start_munge(base)
     _start_database(base)
     start_accounting(base)
@@ -250,6 +254,21 @@ def _write_configuration(base: Path, epilog: Path | None, more: tuple[str, ...])
     ]
     _write(base / "etc/slurmdbd.conf", database_lines, 0o600)
     shutil.chown(base / "etc/slurmdbd.conf", "slurm")
+
+
+def _add_gpus(base: Path, gpus: Mapping[str, str]) -> None:
+    conf, devices = base / "etc/slurm.conf", []
+    text = f"{conf.read_text()}GresTypes=gpu\n"
+    for node, kind in gpus.items():
+        gres = f" Gres=gpu:{kind}:2" if kind else " Gres=gpu:2"
+        text = re.sub(f"^NodeName={node} .*", rf"\g<0>{gres}", text, flags=re.M)
+        of_type = f" Type={kind}" if kind else ""
+        for number in (0, 1):
+            device = base / f"run/{node}-gpu{number}"
+            device.symlink_to("/dev/null")
+            devices.append(f"NodeName={node} Name=gpu{of_type} File={device}")
+    conf.write_text(text)
+    _write(base / "etc/gres.conf", devices, 0o644)
 
 
 def _cgroup_lines() -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -38,6 +40,26 @@ def down(site: Truth) -> dict[str, str]:
     }
     for job in found.values():
         assert site.over(job) == "FAILED"
+    return found
+
+
+@pytest.fixture(scope="module")
+def on_gpus(daemon: Truth) -> dict[str, str]:
+    """Jobs that failed, by how they asked for GPUs."""
+    asked = {
+        "none": ("--nodes=2",),
+        "gres": ("--gres=gpu:2",),
+        "typed": ("--gres=gpu:a100:1",),
+        "per-node": ("--nodes=2", "--gpus-per-node=1"),
+        "in-all": ("--nodes=2", "--gpus=3"),
+        "per-task": ("--ntasks=2", "--gpus-per-task=1"),
+        "array": ("--array=0-1", "--gres=gpu:1"),
+        "leader-without": ("--nodes=1", ":", "--nodes=2", "--gpus-per-node=2"),
+    }
+    script = f"sleep 2\n{CRASHES}"
+    found = {how: daemon.submit(script, *options) for how, options in asked.items()}
+    for job in found.values():
+        assert set(daemon.over(job).split()) == {"FAILED"}
     return found
 
 
@@ -140,6 +162,39 @@ def test_a_heterogeneous_job_is_one_job_under_its_leader(daemon: Truth) -> None:
     assert len(daemon.messages(str(int(job) + 1))) == 0
 
 
+def test_the_gpu_hours_of_a_failure_are_those_that_slurm_accounts_for(
+    on_gpus: dict[str, str], daemon: Truth
+) -> None:
+    expected = {"none": None, "gres": 2, "typed": 1, "per-node": 2, "in-all": 3, "per-task": 2}
+    expected |= {"array": 1, "leader-without": 4}
+    for job in on_gpus.values():
+        daemon.verdict(job)
+
+    def failures() -> dict[str, Any]:
+        rows = json.loads(daemon.page("/api/v1/failures?limit=500"))["failures"]
+        return {row["job"]: row for row in rows if row["node_s"]}
+
+    daemon.wait(lambda: failures().keys() >= {*on_gpus.values()}, "the jobs' failures")
+    of_job = failures()
+    told = {how: of_job[job] for how, job in on_gpus.items()}
+
+    assert {
+        how: row["gpu_s"] and row["gpu_s"] * row["nodes"] / row["node_s"]
+        for how, row in told.items()
+    } == expected
+    assert "GPU-hours" in daemon.page("/")
+    assert "GPU-h" in daemon.page(f"/failures?name={told['gres']['name']}")
+
+
+def test_a_node_tells_which_of_its_gpus_the_job_had(on_gpus: dict[str, str], daemon: Truth) -> None:
+    job = on_gpus["gres"]
+    place = f"/api/v1/failures/{daemon.verdict(job)['job']['cluster']}/{job}"
+    node = json.loads(daemon.page(place))["evidence"][0]["node"]
+    record = json.loads(daemon.page(f"{place}/1/evidence/{node}"))
+
+    assert record["environment"]["SLURM_JOB_GPUS"] == "0,1"
+
+
 def test_a_preempted_job_is_judged_and_not_posted(daemon: Truth) -> None:
     job = daemon.submit("sleep 300", "--nodelist=n3", "--exclusive", "--no-requeue")
     daemon.running(job)
@@ -202,14 +257,16 @@ def test_nothing_is_lost_while_slurmdbd_is_away(daemon: Truth, away_s: float) ->
     assert len([text for text in daemon.messages(told) if "python.exception" in text]) == 1
 
 
-def test_sacct_and_pyslurm_agree_on_this_cluster(daemon: Truth, down: dict[str, str]) -> None:
+def test_sacct_and_pyslurm_agree_on_this_cluster(
+    daemon: Truth, down: dict[str, str], on_gpus: dict[str, str]
+) -> None:
     if not library.is_installed():
         pytest.skip("pyslurm is not installed (pip install firstfault[pyslurm], on Slurm 25.11)")
     sacct = Sacct(daemon.base / "etc/sacct", 30)
     os.environ["SLURM_CONF"] = str(daemon.base / "etc/slurm.conf")
     bound = Library(30)
     try:
-        ids = list(down.values())
+        ids = [*down.values(), *(on_gpus[how] for how in ("none", "gres", "typed", "in-all"))]
         ours, theirs = sacct.facts(ids), bound.facts(ids)
     finally:
         del os.environ["SLURM_CONF"]

@@ -7,6 +7,7 @@ import contextlib
 import json
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,11 @@ from tests.fakes.slack import SlackServer
 SILENT = "silent"
 CRASHES = """python3 -c 'raise ValueError("expected 4 features")'"""
 SWEEP_AFTER_S = 12
+# Two GPUs on each node: of a type, and of none.
+_GPUS = {"n1": "a100", "n2": "a100", "n3": "", "n4": ""}
 
 _MORE = (
+    "AccountingStorageTRES=gres/gpu,gres/gpu:a100",
     "PreemptType=preempt/partition_prio",
     "PreemptMode=CANCEL",
     "PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP DefMemPerCPU=1000 PriorityTier=10",
@@ -39,6 +43,7 @@ class Truth:
     def __init__(self, base: Path) -> None:
         self.base = base
         self.slack = SlackServer()
+        self.port = demo.free_port()
         self.log = base / "log/firstfault.log"
 
     def ask(self, *argv: str) -> str:
@@ -137,6 +142,12 @@ class Truth:
             found = listing.current_verdicts(database, job, any_cluster=True)
         return json.loads(encode(found[0].verdict)) if found else None
 
+    def page(self, path: str) -> str:
+        """What the daemon's pages answer."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
+            text: str = answer.read().decode()
+        return text
+
     def messages(self, job: str) -> list[str]:
         """What was posted of the job, as JSON."""
         texts = [json.dumps(message.payload) for message in list(self.slack.messages)]
@@ -183,7 +194,7 @@ def running() -> Iterator[Truth]:
         epilog = _install(truth)
         # After a requeue a job waits for as long as its credential holds: two minutes by default.
         auth = f"AuthInfo=socket={base}/munge/socket,cred_expire=5"
-        slurm_cluster.start(base, epilog=epilog, more=(*_MORE, auth))
+        slurm_cluster.start(base, epilog=epilog, more=(*_MORE, auth), gpus=_GPUS)
         with truth.slack:
             _configure(truth)
             yield truth
@@ -230,5 +241,5 @@ def _configure(truth: Truth) -> None:
         "[judge]\nsettle_s = 8.0\n"
         f'[report]\ndir = "{base}/reports"\n'
         f'[slack]\nwebhook = "{truth.slack.url}"\n'
-        f"[web]\nport = {demo.free_port()}\n"
+        f"[web]\nport = {truth.port}\n"
     )

@@ -2,7 +2,8 @@
 
 Its folder holds `jobs.json` (as recorded) and `behaviour`: "ok", "fail" (an RPCError), "exit 7"
 (the library ends the process, as Slurm's fatal() does), "hang", "chatter" (it prints to standard
-output and error), "stumble NUMBER" (over that job), "huge" (thousands of jobs of long names).
+output and error), "stumble NUMBER" (over that job), "huge" (thousands of jobs of long names), "components" (a
+heterogeneous job's number brings all of its components).
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ class db:
                     jobs[str(number)] = {{**jobs["1"], "id": number, "name": "x" * 5000}}
             found = {{}}
             for number, job in jobs.items():
-                if int(number) in wanted.asked.get("ids", (int(number),)):
+                if "allocated_tres" in job:
+                    job["allocated_tres"] = Thing(job["allocated_tres"])
+                leader = job["heterogeneous_id"] if what == "components" else None
+                if {{int(number), leader}} & set(wanted.asked.get("ids", (int(number),))):
                     job["steps"] = {{name: Thing(step) for name, step in job["steps"].items()}}
                     found[int(number)] = Thing(job)
             return found

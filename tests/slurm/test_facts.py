@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import pytest
 
 from firstfault.model.slurm import JobFacts, StepFacts
-from firstfault.slurm.facts import ask_again_s, has_ended, incarnation, is_final
+from firstfault.slurm.facts import (
+    ask_again_s,
+    has_ended,
+    incarnation,
+    is_final,
+    with_all_gpus,
+)
 
 END = dt.datetime(2026, 11, 30, 15, 56, 29, tzinfo=dt.UTC)
 
@@ -64,3 +71,35 @@ def test_another_clusters_job_of_the_same_number_is_not_meant() -> None:
 
 def test_questions_become_rarer() -> None:
     assert [ask_again_s(asked) for asked in (1, 2, 3, 4, 50)] == [5, 30, 120, 600, 600]
+
+
+def component(offset: int, gpus: int | None, began_s: float = 0, **more: object) -> JobFacts:
+    fields: dict[str, Any] = {"started_at": later(began_s), "gpus": gpus, **more}
+    return JobFacts(id=f"12+{offset}", raw_id=str(12 + offset), **fields)
+
+
+def test_the_leader_of_a_heterogeneous_job_has_the_gpus_of_all_components() -> None:
+    answers = [component(0, None), component(1, 4), component(2, 2), job("FAILED", gpus=8)]
+
+    assert [facts.gpus for facts in with_all_gpus(answers)] == [6, 4, 2, 8]
+
+
+def test_each_incarnation_of_a_heterogeneous_job_counts_its_own_components() -> None:
+    first = [component(0, 1), component(1, 4, 1)]
+    second = [component(0, 1, 300), component(1, 2, 301), component(1, 9, started_at=None)]
+
+    told = [facts.gpus for facts in with_all_gpus([*first, *second]) if facts.id == "12+0"]
+    assert told == [5, 3]
+
+
+def test_components_of_another_clusters_job_are_not_counted() -> None:
+    answers = [component(0, 1, cluster="a"), component(1, 4, cluster="b")]
+
+    assert with_all_gpus(answers)[0].gpus == 1
+
+
+def test_where_no_component_is_told_to_have_gpus_the_leader_is_not_either() -> None:
+    untold = [component(0, None), component(1, None)]
+
+    assert with_all_gpus(untold) == untold
+    assert with_all_gpus([component(0, 2, started_at=None), component(1, 4)])[0].gpus == 2

@@ -77,6 +77,26 @@ def test_tasks_of_arrays_and_components_are_named_as_sacct_names_them(
     assert (found["1"][0].id, found["2"][0].id) == ("7_0", "1+1")
 
 
+def test_the_gpus_of_all_components_are_the_leaders(
+    pyslurm: PyslurmStandIn, asked: Library
+) -> None:
+    started = pyslurm.jobs["1"]["start_time"]
+    for number, gpus in (("1", {}), ("2", {"gpu": 2, "gpu:a100": 2})):
+        pyslurm.jobs[number] |= {
+            "heterogeneous_id": 1,
+            "heterogeneous_offset": int(number) - 1,
+            "start_time": started,
+            "allocated_tres": {"gres": gpus},
+        }
+    pyslurm.know(pyslurm.jobs)
+    pyslurm.behave("components")
+
+    found = asked.facts(["1"])
+
+    assert list(found) == ["1"]
+    assert found["1"][0].gpus == 2
+
+
 def test_the_first_task_of_an_array_is_named_though_its_number_is_lost(
     pyslurm: PyslurmStandIn, asked: Library
 ) -> None:

@@ -48,9 +48,9 @@ class JobFacts(msgspec.Struct, frozen=True):
     ``stdout`` and ``stderr`` are where the output went, as far as Slurm knows (sacct from 24.05 on,
     of a step from 25.05 on; before, a step's is what its command line says): absolute paths when
     they come from the accounting itself, with %t, %n and %N left in where each task or node has a
-    file of its own. ``gpus`` were
-    allocated, 0: none were, None: nobody told. ``said_at`` is the line that states all this, where a
-    file does.
+    file of its own. ``gpus`` were allocated, 0: none were, None: nobody told; where Slurm was asked
+    about a heterogeneous job, in all of its components. ``said_at`` is the line that states all
+    this, where a file does.
     """
 
     id: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
+
+import msgspec
 
 from firstfault.model.slurm import JobFacts
 
@@ -45,6 +47,7 @@ class SlurmFacts(Protocol):
     def facts(self, job_ids: Sequence[str]) -> dict[str, list[JobFacts]]:
         """Every incarnation of each job, by the id asked for; unknown jobs are left out.
 
+        The leader of a heterogeneous job has the GPUs of all components.
         ``job_ids`` are plain numbers (JobIDRaw). Raises `FactsError`.
         """
 
@@ -53,6 +56,36 @@ class SlurmFacts(Protocol):
 
         Without its steps. Raises `FactsError`.
         """
+
+
+def with_all_gpus(answers: Sequence[JobFacts]) -> list[JobFacts]:
+    """``answers``, with the GPUs of all of its components at the leader of a heterogeneous job."""
+    components: dict[tuple[str | None, str], dict[str, list[JobFacts]]] = {}
+    for facts in answers:
+        leader, plus, offset = facts.id.partition("+")
+        if plus and leader != facts.raw_id:
+            of_job = components.setdefault((facts.cluster, leader), {})
+            of_job.setdefault(offset, []).append(facts)
+    return [
+        _of_all(facts, components.get((facts.cluster, facts.id.partition("+")[0]), {}))
+        if facts.raw_id is not None and facts.id.startswith(f"{facts.raw_id}+")
+        else facts
+        for facts in answers
+    ]
+
+
+def _of_all(leader: JobFacts, components: Mapping[str, Sequence[JobFacts]]) -> JobFacts:
+    started_at = leader.started_at
+    if started_at is None:
+        return leader
+    known = [leader.gpus]
+    for ends in components.values():
+        # Of a requeued job every component has one for each of its incarnations.
+        began = [(abs(facts.started_at - started_at), facts) for facts in ends if facts.started_at]
+        if began:
+            known.append(min(began, key=lambda one: one[0])[1].gpus)
+    told = [gpus for gpus in known if gpus is not None]
+    return msgspec.structs.replace(leader, gpus=sum(told) if told else None)
 
 
 def is_final(facts: JobFacts) -> bool:

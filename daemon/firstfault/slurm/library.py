@@ -11,7 +11,7 @@ import importlib.util
 import math
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,7 @@ import msgspec
 from firstfault.model.slurm import JobFacts
 from firstfault.readers.pyslurm_job import job_facts
 from firstfault.readers.stdio import with_paths
-from firstfault.slurm.facts import BAD_ENDS, FactsError
+from firstfault.slurm.facts import BAD_ENDS, FactsError, with_all_gpus
 from firstfault.slurm.worker import Worker, WorkerError
 
 CAP_BYTES = 64 * 1024 * 1024
@@ -58,7 +58,7 @@ class Library:
         unique = sorted(set(job_ids))
         for start in range(0, len(unique), BATCH):
             batch = unique[start : start + BATCH]
-            for facts in self._ask({"ids": [int(job) for job in batch]}):
+            for facts in with_all_gpus(self._ask({"ids": [int(job) for job in batch]})):
                 found.setdefault(facts.raw_id or facts.id, []).append(facts)
         return {job: found[job] for job in unique if job in found}
 
@@ -77,7 +77,7 @@ class Library:
         """Ends the process."""
         self._worker.close()
 
-    def _ask(self, question: Mapping[str, object]) -> Iterable[JobFacts]:
+    def _ask(self, question: Mapping[str, object]) -> list[JobFacts]:
         line = msgspec.json.encode({**question, "clusters": self.clusters})
         try:
             answer = msgspec.json.decode(self._worker.ask(line), type=Answer)

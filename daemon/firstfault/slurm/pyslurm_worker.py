@@ -110,9 +110,13 @@ def _loaded(database: Any, connection: object, question: dict[str, Any]) -> list
     if question.get("clusters"):
         asked["clusters"] = question["clusters"]
     found = database.Jobs.load(database.JobFilter(**asked), connection)
-    # An array's number brings all of its tasks.
+    # An array's number brings all of its tasks, that of a heterogeneous job all components.
     ids = set(question.get("ids", ()))
-    return [_job(job, bool(ids)) for job in found.values() if not ids or job.id in ids]
+    return [
+        _job(job, bool(ids))
+        for job in found.values()
+        if not ids or job.id in ids or getattr(job, "heterogeneous_id", None) in ids
+    ]
 
 
 def _job(job: object, with_steps: bool) -> dict[str, object]:

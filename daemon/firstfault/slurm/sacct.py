@@ -21,7 +21,7 @@ from firstfault.model.slurm import JobFacts
 from firstfault.readers.sacct import parse_records
 from firstfault.readers.stdio import with_paths
 from firstfault.slurm.command import Output, run
-from firstfault.slurm.facts import BAD_ENDS, FactsError
+from firstfault.slurm.facts import BAD_ENDS, FactsError, with_all_gpus
 
 CAP_BYTES = 64 * 1024 * 1024
 BATCH = 500
@@ -86,9 +86,9 @@ class Sacct:
         unique = sorted(set(job_ids))
         for start in range(0, len(unique), BATCH):
             batch = unique[start : start + BATCH]
-            for facts in self._told([f"--jobs={','.join(batch)}"]):
+            for facts in with_all_gpus(self._told([f"--jobs={','.join(batch)}"])):
                 # "JobIDRaw" is what the nodes know; "JobID" names an array's task. The number of
-                # an array brings all of its tasks.
+                # an array brings all of its tasks, that of a heterogeneous job all components.
                 job = facts.raw_id or facts.id
                 if job in batch:
                     found.setdefault(job, []).append(facts)
