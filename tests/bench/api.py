@@ -2,7 +2,7 @@
 
     python -m tests.bench.api [--failures 1000000] [--file FILE] [--rounds 9]
 
-The store is that of `tests.bench.board` (``--file`` keeps it and uses it again), served by a process
+The store is that of `tests.bench.million` (``--file`` keeps it and uses it again), served by a process
 of its own. Printed are, for each address, the median and the worst of all rounds in milliseconds;
 then the export's lines, bytes, seconds and the memory that the server took for it.
 """
@@ -23,7 +23,7 @@ import psutil
 import requests
 
 from firstfault.store.database import open_store
-from tests.bench import board
+from tests.bench import million
 
 HOURS = 365 * 24
 ADDRESSES = (
@@ -50,7 +50,7 @@ from firstfault.app.board import StoredBoard
 from firstfault.store.database import open_store
 from firstfault.web import api, server
 from firstfault.web.application import application
-from tests.bench.board import NOW
+from tests.bench.million import NOW
 
 board = StoredBoard(open_store(sys.argv[1]), clock=lambda: NOW)
 sock = server.listener("127.0.0.1", 0)
@@ -112,7 +112,7 @@ def main() -> None:
         file = given.file or Path(folder) / "board.db"
         if not file.exists():
             database = open_store(f"sqlite:///{file}")
-            board.fill(database, given.failures)
+            million.fill(database, given.failures)
             database.close()
         with served(f"sqlite:///{file}") as (url, process), requests.Session() as session:
             print("  median    worst  (ms)")

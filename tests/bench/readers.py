@@ -5,7 +5,7 @@
 So many readers each hold a stream of events and load a page every three seconds or so, the
 overview and lists most; meanwhile failures are stored, ``--rate`` a minute, as the daemon stores
 them. The pages are served by a process of their own over a real store, which is made with some
-failures in it unless ``--url`` names one (of `tests.bench.board`). Printed are, for each page, how
+failures in it unless ``--url`` names one (of `tests.bench.million`). Printed are, for each page, how
 often it was asked for, the median, the 95th percentile and the worst in milliseconds, how long
 after a failure was stored its readers heard of it, and what went wrong.
 """

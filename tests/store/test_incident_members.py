@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from firstfault.model import jobs as j
-from firstfault.store import common_causes
+from firstfault.store import common_causes, incident_members
 from firstfault.store.database import Database, open_store
 from firstfault.store.schema import incident_jobs, incidents, jobs
 from tests.store.fill import failed
@@ -70,6 +71,28 @@ def test_incidents_of_any_size_tell_what_their_jobs_are(database: Database) -> N
     for key, one in found.items():
         assert (one.jobs, one.names, one.causes, one.hosts) == read(database, key)
     assert common_causes.listed(database, 1, key=keys[0]) == [found[keys[0]]]
+
+
+def test_what_a_large_incident_is_made_of_may_be_kept_but_not_its_count(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incident_members, "LARGE", 20)
+    large, small = belong(database, [60, 19])
+    kept: dict[str, Any] = {}
+
+    def keep(name: str, ask: Callable[[], Any]) -> Any:
+        return kept.setdefault(name, ask())
+
+    before = {one.key: one for one in common_causes.listed(database, 10, keep=keep)}
+    assert [*kept] == [f"incident {large}"]
+    with database.writing() as connection:
+        of_large = incident_jobs.c.incident_key == large
+        keys = connection.execute(sa.select(incident_jobs.c.key).where(of_large)).scalars().all()
+        connection.execute(incident_jobs.delete().where(incident_jobs.c.key.in_(keys[25:])))
+    after = common_causes.listed(database, 10, key=large, keep=keep)[0]
+    assert (after.jobs, after.names) == read(database, large)[:2]
+    assert after.causes == before[large].causes
+    assert before[small] == common_causes.listed(database, 10, key=small)[0]
 
 
 def test_twenty_incidents_are_asked_for_as_one_is(database: Database) -> None:

@@ -213,7 +213,9 @@ class StoredBoard:
         """See `Board`."""
         if not reader.administrator:
             return ()
-        found = common_causes.listed(self._database, SHOWN_INCIDENTS, only_open=only_open)
+        found = common_causes.listed(
+            self._database, SHOWN_INCIDENTS, only_open=only_open, keep=self._kept.get
+        )
         return tuple(masked(each) for each in found)
 
     def silences(self, reader: b.Reader) -> tuple[j.Silence, ...]:

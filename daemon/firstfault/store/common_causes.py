@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from firstfault.model import jobs as j
 from firstfault.store.database import Database, hold
-from firstfault.store.incident_members import Members, members
+from firstfault.store.incident_members import Keep, Members, anew, members
 from firstfault.store.schema import incident_jobs, incidents, jobs, messages, signs, silences
 
 # A number that no other program takes in this database, as those of `firstfault.store.database`.
@@ -136,9 +136,14 @@ def of_job(database: Database, job_key: int) -> int | None:
 
 
 def listed(
-    database: Database, limit: int, *, only_open: bool = False, key: int | None = None
+    database: Database,
+    limit: int,
+    *,
+    only_open: bool = False,
+    key: int | None = None,
+    keep: Keep = anew,
 ) -> list[j.Incident]:
-    """The newest incidents, those that go on first."""
+    """The newest incidents, those that go on first; ``keep`` as `members` takes it."""
     query = sa.select(incidents)
     if only_open:
         query = query.where(incidents.c.ended_at.is_(None))
@@ -149,7 +154,7 @@ def listed(
     )
     with database.reading() as connection:
         rows = connection.execute(ordered.limit(limit)).all()
-        found = members(connection, [row.key for row in rows])
+        found = members(connection, [row.key for row in rows], keep)
     return [_incident(row, found[row.key]) for row in rows]
 
 

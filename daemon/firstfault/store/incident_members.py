@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -12,6 +13,8 @@ from firstfault.store.names import parts
 from firstfault.store.schema import incident_jobs, jobs
 
 _NAMES, _CAUSES = 10, 3
+# Of incidents of so many jobs what these have in common may be told from a moment ago.
+LARGE = 1000
 
 
 class Members(NamedTuple):
@@ -23,39 +26,75 @@ class Members(NamedTuple):
     hosts: tuple[str, ...]
 
 
-def members(connection: sa.Connection, keys: Sequence[int]) -> dict[int, Members]:
-    """What the jobs of these incidents are."""
+class _Shared(NamedTuple):
+    causes: tuple[tuple[str, int], ...]
+    hosts: tuple[str, ...]
+
+
+_Answer = dict[int, _Shared]
+# By its name: an answer of a moment ago, or what the function gives.
+Keep = Callable[[str, Callable[[], _Answer]], _Answer]
+
+
+def anew(_name: str, ask: Callable[[], _Answer]) -> _Answer:
+    """Keeps nothing."""
+    return ask()
+
+
+def members(
+    connection: sa.Connection, keys: Sequence[int], keep: Keep = anew
+) -> dict[int, Members]:
+    """What the jobs of these incidents are; ``keep`` is asked for causes and hosts of the large
+    ones."""
     found: dict[int, Members] = {}
     for part in parts(keys):
-        causes = {key: Counter[str]() for key in part}
-        hosts = {key: set[str]() for key in part}
-        count = dict.fromkeys(part, 0)
-        for key, cause, host, number in _counted(connection, part):
-            count[key] += number
-            if cause:
-                causes[key][cause] += number
-            if host:
-                hosts[key].add(host)
-        newest = _newest(connection, part)
+        count, newest = _count(connection, part), _newest(connection, part)
+        shared = _shared(connection, [key for key in part if count[key] < LARGE])
         for key in part:
-            most = tuple(causes[key].most_common(_CAUSES))
-            found[key] = Members(count[key], tuple(newest[key]), most, tuple(sorted(hosts[key])))
+            if key not in shared:
+                ask = partial(_shared, connection, [key])
+                shared |= keep(f"incident {key}", ask)
+            found[key] = Members(count[key], tuple(newest[key]), *shared[key])
     return found
 
 
-def _counted(
-    connection: sa.Connection, keys: Sequence[int]
-) -> Sequence[tuple[int, str | None, str | None, int]]:
-    incident = incident_jobs.c.incident_key
-    query = (
-        sa.select(incident, jobs.c.cause, jobs.c.host, sa.func.count())
-        .join(jobs, jobs.c.key == incident_jobs.c.job_key)
-        .where(incident.in_(keys))
-        .group_by(incident, jobs.c.cause, jobs.c.host)
-        # Of causes that are as frequent the one that came last is told first.
-        .order_by(sa.func.max(incident_jobs.c.key).desc())
-    )
-    return [tuple(row) for row in connection.execute(query)]
+def _count(connection: sa.Connection, keys: Sequence[int]) -> dict[int, int]:
+    of = incident_jobs.c.incident_key
+    query = sa.select(of, sa.func.count()).where(of.in_(keys)).group_by(of)
+    found = dict.fromkeys(keys, 0)
+    found.update((key, count) for key, count in connection.execute(query))
+    return found
+
+
+def _shared(connection: sa.Connection, keys: Sequence[int]) -> _Answer:
+    if not keys:
+        return {}
+    causes = {key: Counter[str]() for key in keys}
+    hosts: dict[int, list[str]] = {key: [] for key in keys}
+    # Of causes that are as frequent the one that came last is told first.
+    for key, cause, count, _last in sorted(
+        connection.execute(_grouped(keys, jobs.c.cause)), key=lambda row: -row.last
+    ):
+        if cause:
+            causes[key][cause] = count
+    for row in connection.execute(_grouped(keys, jobs.c.host)):
+        if row.said:
+            hosts[row.incident_key].append(row.said)
+    return {
+        key: _Shared(tuple(causes[key].most_common(_CAUSES)), tuple(sorted(hosts[key])))
+        for key in keys
+    }
+
+
+def _grouped(keys: Sequence[int], column: sa.Column[str]) -> sa.Select[*tuple[Any, ...]]:
+    c = incident_jobs.c
+    # Looked up row by row: PostgreSQL would rather read all jobs for a join.
+    said = sa.select(column).where(jobs.c.key == c.job_key).scalar_subquery()
+    those = sa.select(c.incident_key, c.key, said.label("said")).where(c.incident_key.in_(keys))
+    each = those.subquery().c
+    return sa.select(
+        each.incident_key, each.said, sa.func.count(), sa.func.max(each.key).label("last")
+    ).group_by(each.incident_key, each.said)
 
 
 def _newest(connection: sa.Connection, keys: Sequence[int]) -> dict[int, list[str]]:
