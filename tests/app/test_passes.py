@@ -188,6 +188,25 @@ def test_an_unknown_is_posted_when_slurm_never_answers(daemon: Daemon) -> None:
     assert work.next_due_at(daemon.database) is None
 
 
+def test_slurm_is_asked_again_though_much_time_has_passed_by_the_clock(daemon: Daemon) -> None:
+    seen: list[JobFacts | None] = []
+
+    def answer(case: Case) -> v.Verdict:
+        seen.append(case.facts)
+        return verdict("process.segfault")
+
+    daemon.answer = answer
+    daemon.slurm.down = True
+    daemon.take("n1", "n2")
+    daemon.after(7200)
+    daemon.slurm.down = False
+    daemon.facts("FAILED")
+    daemon.after(5)
+
+    assert len(daemon.slurm.asked) == 2
+    assert seen[-1] is not None and seen[-1].state == "FAILED"
+
+
 def test_running_and_completing_are_not_yet(daemon: Daemon) -> None:
     seen: list[JobFacts | None] = []
 

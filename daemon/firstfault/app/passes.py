@@ -56,6 +56,8 @@ ASK_LEASE_S = 150.0  # pyslurm may take slurm.timeout_s, and sacct after it
 DELIVER_LEASE_S = 60.0
 BATCH = 50
 ASK_BATCH = 500
+# Time also passes while the daemon is down, and where the clock is set forward.
+LEAST_ASKED = 3
 
 # Nobody is told by what the daemon writes on its own host: shadow mode leaves it on.
 REPORT, PRINTED = OWN
@@ -119,13 +121,15 @@ def ask(database: Database, slurm: SlurmFacts, give_up_s: float, clock: Clock) -
     for job in jobs:
         facts = incarnation(found.get(job.job, ()), job.last_ended_at, job.cluster)
         final = facts is not None and is_final(facts)
-        gave_up = now >= (job.settled_at or job.first_seen_at) + dt.timedelta(seconds=give_up_s)
-        again = now + dt.timedelta(seconds=ask_again_s(job.facts_asked + 1))
+        asked = job.facts_asked + 1
+        waited_s = (now - (job.settled_at or job.first_seen_at)).total_seconds()
+        gave_up = waited_s >= give_up_s and (asked >= LEAST_ASKED or give_up_s == 0)
+        again = now + dt.timedelta(seconds=ask_again_s(asked))
         answers.append(work.Answer(job.key, facts, final or gave_up, again))
         if facts is not None and has_ended(facts):
             say(logging.INFO, "slurm-facts", job=job.job, state=facts.state, final=final)
         elif gave_up and give_up_s > 0:
-            say(logging.WARNING, "slurm-facts-given-up", job=job.job, asked=job.facts_asked + 1)
+            say(logging.WARNING, "slurm-facts-given-up", job=job.job, asked=asked)
     work.store_answers(database, answers, now)
     return len(jobs)
 
