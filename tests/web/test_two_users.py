@@ -12,9 +12,10 @@ from starlette.requests import Request
 from firstfault.app import listeners
 from firstfault.app.accounting import NoSlurm
 from firstfault.app.board import StoredBoard
+from firstfault.app.explained import KeptReports
 from firstfault.app.links import Links
 from firstfault.app.workers import Bells, Parts
-from firstfault.config import Config
+from firstfault.config import Config, Explain
 from firstfault.model import verdict as v
 from firstfault.model.board import NOBODY, Reader
 from firstfault.model.slurm import JobFacts
@@ -26,6 +27,7 @@ from firstfault.web.application import Sources, application, places
 from firstfault.web.guard import Entrance
 from tests.diagnosis.case_files import explain, files
 from tests.store import fill
+from tests.web import kept
 from tests.web.asking import Client, asked
 
 AT = dt.datetime(2026, 11, 30, 14, 20, tzinfo=dt.UTC)
@@ -121,3 +123,20 @@ def test_a_link_shows_what_the_owner_is_shown(client: Client, database: Database
 
     assert answer.status_code == 200 and "7133" in answer.text
     assert [word for word in SECRET if word in answer.text] == []
+
+
+def test_a_link_to_a_kept_report_shows_no_process_of_another_user(database: Database) -> None:
+    verdict = explain(files("made-host-oom-of-others"))
+    name = "c0" * 16
+    kept.put(database, name, "user ada", verdict)
+    keeper = KeptReports(database, Explain(), lambda: kept.LINKS, kept.Clock())
+    own = keeper.report(READERS["owner"], name)
+    token = str(kept.LINKS.signed_explained(name)).rpartition("/")[2]
+    parts = Parts(Config(), database, NoSlurm(), {}, Bells(), kept.LINKS)
+
+    shown = listeners.shared_report(parts, token, keeper)
+
+    # Who sent the log has it.
+    assert own is not None and "mariadbd" in v.encode(own.explained.verdict).decode()
+    assert shown is not None and verdict.cause.id in shown
+    assert [word for word in SECRET if word in shown] == []

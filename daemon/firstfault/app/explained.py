@@ -30,7 +30,6 @@ from firstfault.store.database import Database
 
 # Of a report, as JSON: a hundred times what one of a large job takes.
 MOST_BYTES = 1 << 20
-MOST_WARNINGS = 20
 _ID = re.compile(r"[0-9a-f]{32}")
 _PLACE = re.compile(r"([0-9]{1,17})-([0-9a-f]{32})")
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -58,13 +57,12 @@ class KeptReports:
 
     def keep(self, reader: Reader, found: Explained, title: str) -> Kept:
         """See `Keeper`."""
-        warnings = tuple(masked_text(w.clean(each)) for each in found.warnings[:MOST_WARNINGS])
+        warnings = tuple(masked_text(w.clean(each)) for each in found.warnings)
         found = storable(masked(Explained(found.verdict, warnings)))
-        size = len(msgspec.json.encode(found))
-        if size > MOST_BYTES:
+        if len(msgspec.json.encode(found)) > MOST_BYTES:
             raise NotKept(
-                f"The report takes {w.mebibytes(size >> 10)}; at most {w.mebibytes(MOST_BYTES >> 10)} "
-                f"are kept of one. Save or print the page instead."
+                f"The report is larger than {w.mebibytes(MOST_BYTES >> 10)}, the most that is kept of "
+                f"one. Save or print the page instead."
             )
         row = stored.Row(
             id=secrets.token_hex(16),

@@ -106,8 +106,8 @@ def shared_places(shared: Callable[[str], str | None]) -> list[Place]:
         if html is None:
             raise Refusal(
                 404,
-                "This link is not valid, or not any more. Ask the cluster's administrators for a "
-                "new one: firstfault job JOBID --link",
+                "This link is not valid, or not any more. Ask whoever gave it to you, or the "
+                "cluster's administrators, for a new one (firstfault job JOBID --link).",
             )
         # The address is the key to the report: it goes to nobody else.
         headers = {
