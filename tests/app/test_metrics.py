@@ -137,6 +137,17 @@ def test_a_store_that_cannot_be_read_is_told_and_the_rest_still_comes(
     assert "firstfault_jobs{" not in text
 
 
+# A series that begins with its first event hides that one from Prometheus' increase().
+NOTHING_YET = (
+    ("firstfault_worker_errors_total", {"worker": "judge"}),
+    ("firstfault_deliveries_total", {"channel": "report", "result": "given-up"}),
+    ("firstfault_evidence_removed_total", {"reason": "size"}),
+    ("firstfault_verdicts_total", {"domain": "system", "confidence": "confirmed"}),
+    ("firstfault_records_total", {"way": "push", "result": "stored"}),
+    ("firstfault_intake_requests_total", {"path": "/v1/records", "status": "403"}),
+)
+
+
 def test_a_daemon_tells_all_that_the_page_describes(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("k" * 64)
     (tmp_path / "key").chmod(0o600)
@@ -162,6 +173,8 @@ def test_a_daemon_tells_all_that_the_page_describes(tmp_path: Path) -> None:
     name = "firstfault_intake_requests_total"
     assert value(text, name, path="/v1/records", status="401") == 1
     assert value(text, name, path="other", status="404") == 1
+    for name, labels in NOTHING_YET:
+        assert value(text, name, **labels) == 0
     described = documented()
     told = families(text)
     assert {name: told[name] for name in told if told[name][1]} == {

@@ -6,6 +6,8 @@ names of channels and workers, and words that stand in the code; never a job, a 
 
 from __future__ import annotations
 
+from itertools import product
+
 import prometheus_client as prometheus
 
 REGISTRY = prometheus.CollectorRegistry()
@@ -99,11 +101,39 @@ WORKER_ERRORS = _counter(
 RELOADS = _counter("reloads_total", 'Readings of the configuration: "done", "refused".', "result")
 
 # A count that begins with its first event looks to Prometheus as if nothing had happened.
-for _count, _results in ((RELOADS, ("done", "refused")), (SLURM_QUESTIONS, ("answered", "failed"))):
-    for _result in _results:
-        _count.labels(_result)
-for _result in ("stored", "known", "quarantine", "newer", "unreadable"):
-    RECORDS.labels("spool", _result)
+for _count, *_words in (
+    (RELOADS, ("done", "refused")),
+    (SLURM_QUESTIONS, ("answered", "failed")),
+    (EVIDENCE_REMOVED, ("age", "size")),
+    (RECORDS, ("spool",), ("stored", "known", "quarantine", "newer", "unreadable")),
+    (
+        VERDICTS,
+        ("user", "system", "either"),
+        ("confirmed", "likely", "possible", "unknown"),
+    ),
+):
+    for _labels in product(*_words):
+        _count.labels(*_labels)
+
+
+def begin_worker(name: str) -> None:
+    """From now on the worker's count is told, while it is 0 as well."""
+    WORKER_ERRORS.labels(name)
+
+
+def begin_channel(name: str) -> None:
+    """From now on the channel's counts are told, while they are 0 as well."""
+    for result in ("sent", "failed", "given-up"):
+        DELIVERIES.labels(name, result)
+    FIRST_DELIVERY_SECONDS.labels(name)
+
+
+def begin_intake() -> None:
+    """From now on the counts of what nodes send by HTTP are told, while they are 0 as well."""
+    for result in ("stored", "known", "quarantine", "refused"):
+        RECORDS.labels("push", result)
+    for path, status in product(("/v1/records", "/v1/wanted"), (200, 401, 403)):
+        REQUESTS.labels(path, status)
 
 
 def count_records(way: str, records: int, new: int) -> None:

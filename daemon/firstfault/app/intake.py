@@ -59,6 +59,7 @@ def serving_intake(parts: Callable[[], Parts]) -> Iterator[None]:
             f"intake: cannot listen on {intake.host} port {intake.port}: {error.strerror}. "
             f"Is another firstfault running? Set intake.port to a free one."
         ) from error
+    counters.begin_intake()
     bells = parts().bells
     writer = Writer(lambda records: _keep(parts(), records), lambda: bells.ring("intake-store"))
     inquiry = _inquiry(parts)

@@ -127,6 +127,7 @@ def table(parts: Parts) -> dict[str, Worker]:
     for name in told:
         channel = parts.channels[name]
         sender = Sender(parts.database, name, channel, parts.config.slack.attempts)
+        counters.begin_channel(name)
         workers[name] = Worker(sender.once)
         if isinstance(channel, Gathering):
             workers[f"{name}-refresh"] = Worker(channel.once)
@@ -155,6 +156,7 @@ def now() -> dt.datetime:
 
 def loop(name: str, worker: Worker, bells: Bells, stop: threading.Event) -> None:
     """Does the work again and again until ``stop``."""
+    counters.begin_worker(name)
     pause_s = 1.0
     while not stop.is_set():
         try:
