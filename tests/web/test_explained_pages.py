@@ -119,7 +119,7 @@ def test_the_form_says_how_long_and_for_whom(client: Client) -> None:
     text = client.get("/explain").text
 
     assert "For 30 days, at an address that cannot be guessed." in text
-    assert "Whoever reaches these pages and has the address can read it." in text
+    assert "Whoever reaches these pages can read it." in text
 
 
 def test_where_nothing_is_kept_no_form_offers_it() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -54,13 +56,12 @@ def page(
     not_kept: str | None = None,
 ) -> Response:
     """The page of a report; ``not_kept`` says why it is not kept, though that was wished."""
-    links = [] if kept is None else [Link("This report as JSON", f"/api/v1{path(kept)}")]
     return answer(
         "explained.html",
         request,
         reader,
         # Made by a template of ours that escapes all that is put into it.
-        report=Markup(html.body(found.verdict, links=links)),  # noqa: S704
+        report=Markup(html.body(found.verdict, links=_links(found, kept))),  # noqa: S704
         warnings=found.warnings[:MOST_WARNINGS],
         left_out=max(0, len(found.warnings) - MOST_WARNINGS),
         kept=kept,
@@ -68,6 +69,12 @@ def page(
         link=link,
         not_kept=not_kept,
     )
+
+
+def _links(found: Explained, kept: Kept | None) -> list[Link]:
+    about = Link("What this cause means", f"/causes/{quote(found.verdict.cause.id, safe='')}")
+    own = [] if kept is None else [Link("This report as JSON", f"/api/v1{path(kept)}")]
+    return [*own, about]
 
 
 def _report(keeper: Keeper, request: Request, reader: Reader) -> Response:
