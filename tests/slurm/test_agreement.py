@@ -13,18 +13,19 @@ from firstfault.readers.pyslurm_job import job_facts
 from firstfault.readers.sacct import parse_records, parse_text
 from firstfault.readers.stdio import with_paths
 from firstfault.slurm import pyslurm_worker
+from firstfault.slurm.facts import with_all_gpus
 
 RECORDED = Path(__file__).parent / "recorded"
 DELIMITER = "\x1f0123456789abcdef\x1f"
 
 
-def of_sacct() -> list[JobFacts]:
-    text = (RECORDED / "sacct-26.05.5-jobs.txt").read_text("utf-8")
+def of_sacct(name: str = "jobs") -> list[JobFacts]:
+    text = (RECORDED / f"sacct-26.05.5-{name}.txt").read_text("utf-8")
     return [with_paths(facts) for facts in parse_records(text, DELIMITER)]
 
 
-def of_pyslurm() -> list[JobFacts]:
-    answer = json.loads((RECORDED / "pyslurm-26.05.5-answer.json").read_text("utf-8"))
+def of_pyslurm(name: str = "answer") -> list[JobFacts]:
+    answer = json.loads((RECORDED / f"pyslurm-26.05.5-{name}.json").read_text("utf-8"))
     return [with_paths(job_facts(job)) for job in answer["jobs"]]
 
 
@@ -80,6 +81,20 @@ def test_the_output_of_a_job_and_of_a_step_are_told_with_what_differs_by_task() 
 
     assert job.stdout == "/tmp/w/a-14385004.txt"
     assert paths["0"] == "/tmp/w/s-14385004-%t.out"
+
+
+def test_both_tell_the_same_of_jobs_on_gpus() -> None:
+    """The heterogeneous job's leader has none; as pyslurm tells it, not even an offset."""
+    told, bound = with_all_gpus(of_sacct("gpus")), with_all_gpus(of_pyslurm("gpus"))
+    by_sacct = {facts.raw_id: comparable(facts) for facts in told}
+    by_pyslurm = {facts.raw_id: comparable(facts) for facts in bound}
+    gpus = {facts.id: facts.gpus for facts in told}
+
+    # sacct was asked for an array's number, and gave its tasks.
+    assert by_pyslurm == {job: by_sacct[job] for job in by_sacct if job != "21957009"}
+    assert [gpus[f"2195700{number}"] for number in range(6)] == [None, 2, 1, 2, 3, 1]
+    assert (gpus["21957006_0"], gpus["21957006_1"]) == (1, 1)
+    assert (gpus["21957007+0"], gpus["21957007+1"]) == (2, 2)
 
 
 def test_both_tell_the_same_of_gpus() -> None:

@@ -2,7 +2,7 @@
 
 Times are seconds since 1970, the limit is in minutes, ids are numbers; exit codes of 128 and more
 have lost 128, as in sacct's text before 25.11. Seen against a slurmdbd of 26.05: task 0 of an array
-has no task id, and of a step's output %t is made 0, so that its command line counts first.
+has no task id, nor has a heterogeneous job's leader an offset, and of a step's output %t is made 0, so that its command line counts first.
 """
 
 from __future__ import annotations
@@ -94,11 +94,12 @@ def _id(job: Fields) -> str:
     """As sacct's JobID: "123_4" of an array's task, "123+1" of a heterogeneous job's component."""
     array, task = _number(job, "array_id"), _number(job, "array_task_id")
     leader, offset = _number(job, "heterogeneous_id"), _number(job, "heterogeneous_offset")
+    raw = _number(job, "id") or 0
     if array and (task is not None or _moment(job, "start_time")):
         return f"{array}_{task or 0}"
-    if leader and offset is not None:
-        return f"{leader}+{offset}"
-    return str(_number(job, "id") or 0)
+    if leader and (offset is not None or leader == raw):
+        return f"{leader}+{offset or 0}"
+    return str(raw)
 
 
 def _nodes(fields: Fields) -> str | None:
