@@ -115,13 +115,18 @@ def test_the_title_is_the_jobs_or_the_first_files_where_none_is_given(client: Se
         ("keep=true&title=", "title"),
         (f"keep=true&title={'x' * 257}", "title"),
         ("keep=true&title=%00", "title"),
-        ("title=a", "title"),
     ],
 )
 def test_what_may_not_be_asked_is_refused_by_name(client: Served, query: str, name: str) -> None:
     answer = send(client, query)
 
     assert (answer.status_code, answer.json()["parameter"]) == (400, name)
+
+
+def test_a_title_for_what_is_not_kept_is_refused(client: Served) -> None:
+    answer = send(client, "title=a")
+
+    assert (answer.status_code, answer.json()["parameter"]) == (409, "title")
 
 
 def test_too_many_are_refused_before_the_log_is_explained(tmp_path: Path) -> None:

@@ -10,10 +10,13 @@ import pytest
 from firstfault.model.board import Reader
 from firstfault.model.explained import Explained
 from firstfault.model.verdict import Cause, Job, Verdict
+from firstfault.web import api
 from tests.report.test_axe import FOUND as AXE
+from tests.web.api_served import Quick
 from tests.web.board_served import places, served
 from tests.web.boards import HOSTILE, Remembered
 from tests.web.kept import keeping
+from tests.web.test_access_browser import evil
 from tests.web.test_board_pages_browser import (
     CASE,
     PHONE,
@@ -116,3 +119,47 @@ def test_axe_finds_nothing_on_pages_of_kept_reports(
                 (each["id"], [node["html"][:200] for node in each["nodes"]][:3])
                 for each in result["violations"]
             ] == []
+
+
+# What a page can make a browser send as it would send a form: with whatever its reader is known by.
+ATTACK = """<!DOCTYPE html><title>evil</title><body>
+<form id="f" method="post" enctype="text/plain" target="one" action="{api}?keep=true">
+<input name="srun: error: n1: task 0" value="Killed"></form>
+<form id="g" method="post" enctype="multipart/form-data" target="two" action="{pages}/explain">
+<input name="log" value="Killed"><input name="keep" value="1"></form>
+<form id="h" method="post" target="three" action="{pages}/explained/{kept}/forget"></form>
+<iframe name="one"></iframe><iframe name="two"></iframe><iframe name="three"></iframe>
+<script>
+f.submit(); g.submit(); h.submit();
+const file = new FormData();
+file.append("file", new Blob(["Killed"]), "a.log");
+const send = (body, type) => fetch("{api}?keep=true", {{
+  method: "POST", mode: type ? "cors" : "no-cors", credentials: "include", body,
+  headers: type ? {{"content-type": type}} : {{}}}});
+Promise.allSettled([send("Killed"), send(file), send("Killed", "application/octet-stream"),
+  new Promise(done => setTimeout(done, 1500))]).then(() => document.title = "tried");
+</script>"""
+
+
+def test_a_page_of_another_site_keeps_and_forgets_nothing(
+    browser: playwright.Browser, tmp_path: Path
+) -> None:
+    found = Explained(Verdict(Job(id="7"), Cause("gpu.ecc", "x", "system", "likely")))
+    with keeping(f"sqlite:///{tmp_path}/ff.db") as (keeper, _):
+        kept = keeper.keep(ANYONE, found, "mine")
+        all_places = [
+            *places(Remembered([]), None, keeper),
+            *api.places(Remembered([]), Quick(), None, keeper),
+        ]
+        with served(all_places) as address:
+            page_of_theirs = ATTACK.format(
+                pages=address, api=f"{address}/api/v1/explain", kept=kept.id
+            )
+            with evil(page_of_theirs) as port:
+                context = browser.new_context()
+                page = context.new_page()
+                page.goto(f"http://127.0.0.1:{port}/")
+                page.wait_for_function("document.title === 'tried'")
+                context.close()
+
+        assert keeper.listed(ANYONE).reports == (kept,)

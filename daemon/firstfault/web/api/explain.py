@@ -136,7 +136,7 @@ def _keeping(keeper: Keeper | None, asked: Asked, media: str) -> Keeper | None:
         return None
     if not asked["keep"]:
         if asked["title"] is not None:
-            raise refused(400, "A title is for a report that is kept: keep=true.", "title", "query")
+            raise refused(409, "A title is for a report that is kept: keep=true.", "title", "query")
         return None
     headers = asked.request.headers
     # A browser that tells no origin sends these types as forms do, whatever page has it send them.
