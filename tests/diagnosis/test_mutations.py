@@ -141,7 +141,7 @@ def test_of_thousands_of_damaged_cases_next_to_none_makes_a_wrong_verdict_sure()
     assert len({failure.partition(":")[0] for failure in failures}) <= 4
 
 
-@pytest.mark.parametrize("name", judged())
+@pytest.mark.parametrize("name", judged("confidence"))
 def test_the_undamaged_case_is_as_sure_as_its_evidence_allows(name: str) -> None:
     whole = Case(case(name).documents) if not case(name).coverage else case(name)
     verdict = diagnose(whole)

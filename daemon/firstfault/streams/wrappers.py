@@ -172,8 +172,10 @@ def _are_tasks(numbers: Sequence[str | None]) -> bool:
 # From which line on most lines have labels, however many a batch script wrote before: the lines'
 # number where that is not sure. A worker speaks behind those labels, and none without.
 def _late(regex: re.Pattern[str], lines: Sequence[str], labels: Sequence[str | None]) -> int:
+    if not any(labels):
+        return len(lines)
     gains = accumulate(-2 if label is None else 1 for label in reversed(labels))
-    length, gain = max(enumerate(gains, 1), key=itemgetter(1), default=(0, 0))
+    length, gain = max(enumerate(gains, 1), key=itemgetter(1))
     start = len(lines) - length
     workers: dict[str, set[str]] = {}
     for line, label in zip(lines[start:], labels[start:], strict=True):
