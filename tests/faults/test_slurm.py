@@ -157,6 +157,27 @@ def test_the_controller_names_the_node_that_failed() -> None:
     assert found == ("slurm.node-fail", v.CONFIRMED, "c2")
 
 
+@pytest.mark.parametrize(
+    ("failed", "expected"),
+    [
+        ("c2", ("slurm.boot-fail", v.CONFIRMED, "c2")),
+        ("c1", ("slurm.node-fail", v.CONFIRMED, "c1")),
+    ],
+)
+def test_a_node_that_did_not_boot_explains_its_failure_and_no_other_nodes(
+    failed: str, expected: tuple[str, str, str]
+) -> None:
+    found = judged(
+        made.accounting("NODE_FAIL", "0:0"),
+        controller(
+            "node c2 not resumed by ResumeTimeout(600), setting DOWN and POWERED_DOWN",
+            f"Killing JobId=500 on failed node {failed}",
+        ),
+    )
+
+    assert found == expected
+
+
 def test_another_jobs_notes_count_for_nothing() -> None:
     found = judged(
         made.console(["step 1"]),

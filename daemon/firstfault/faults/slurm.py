@@ -7,7 +7,7 @@ every step that ends while its job is being ended. What could not be started is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from firstfault.faults.launch import launch_faults
 from firstfault.faults.launch_words import ranks_ran
@@ -74,6 +74,9 @@ def slurm_faults(told: Told, run: Run) -> list[Fault]:
     from_state = STATES.get(state or "")
     if from_state is not None:
         lines.setdefault(from_state, [])
+    if _did_not_boot(lines):
+        lines["slurm.boot-fail"].extend(lines.pop("slurm.node-fail"))
+        from_state = "slurm.boot-fail" if state == "NODE_FAIL" else from_state
     requests = [e for e in notes if _kind(e) == "kill-request"]
     if "slurm.cancelled" in lines:
         lines["slurm.cancelled"].extend(requests)
@@ -85,6 +88,14 @@ def slurm_faults(told: Told, run: Run) -> list[Fault]:
     if not found:
         found = task_faults(told, run)
     return [*found, *_interrupts(told, run), *_left_early(run), *_noted_oom(run, notes)]
+
+
+# Slurm ends the job of a node that was not resumed in time as one whose node failed: 22.05.8 and
+# 26.05.5 were seen to, whether it is requeued or not.
+def _did_not_boot(lines: Mapping[str, list[Happened]]) -> bool:
+    failed = {_node(each) for each in lines.get("slurm.node-fail", ())} - {None}
+    late = {_node(each) for each in lines.get("slurm.boot-fail", ())} - {None}
+    return "slurm.node-fail" in lines and bool(late) and failed <= late
 
 
 def _cause(each: Happened, told: Told) -> str | None:
@@ -121,6 +132,9 @@ def _fault(cause: str, seen: list[Happened], told: Told, run: Run, from_state: b
         host, sources = _failed_node(seen, told, sources)
         # Slurm noticed it then; the node had failed before.
         at = None if at is None else Span(None, at.latest)
+    if cause == "slurm.boot-fail":
+        hosts = {_node(each) for each in seen} - {None}
+        host = hosts.pop() if len(hosts) == 1 else None
     if cause == "slurm.memory-poll":
         hosts = {_node(each) for each in seen}
         host = next(iter(hosts)) if len(hosts) == 1 else None
