@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from starlette.requests import Request
 
 from firstfault.app.explained import MOST_BYTES, KeptReports
 from firstfault.app.links import Links
@@ -18,11 +19,13 @@ from firstfault.model.explained import Explained
 from firstfault.model.verdict import Cause, Job, Verdict
 from firstfault.web import board as pages
 from firstfault.web import files
+from firstfault.web.access import Identity
 from firstfault.web.application import application
+from firstfault.web.guard import Entrance
 from tests.report.test_valid_html import errors
 from tests.web.api_served import Quick
 from tests.web.asking import Client, asked
-from tests.web.boards import HOSTILE, NOW, Remembered
+from tests.web.boards import ALICE, HOSTILE, NOW, Remembered
 from tests.web.kept import LINKS, keeping
 
 ANYONE = Reader("anyone", administrator=True)
@@ -223,6 +226,35 @@ def test_many_reports_are_listed_page_by_page(tmp_path: Path) -> None:
             assert (len(seen), set(seen)) == (60, made)
             assert 'href="/explain">To the first' in second
             assert client.get("/explain?page=x").status_code == 400
+
+
+class Known:
+    """Everyone is alice."""
+
+    note = ""
+
+    async def identify(self, _request: Request) -> Identity:
+        return Identity(ALICE)
+
+
+@pytest.mark.parametrize(
+    ("links", "said"),
+    [
+        (LINKS, "You and the administrators can read it, and whoever you give its link to."),
+        (Links(), "You and the administrators can read it. The logs"),
+    ],
+    ids=["signed", "not signed"],
+)
+def test_where_readers_are_known_the_form_says_who_may_read(
+    tmp_path: Path, links: Links, said: str
+) -> None:
+    with keeping(f"sqlite:///{tmp_path}/ff.db", links=links) as (keeper, _):
+        found = pages.places(Remembered([]), Quick(), lambda: NOW, keeper)
+        with asked(application(found, lambda: Entrance(Known()))) as client:
+            assert said in client.get("/explain").text
+            page = client.get(kept(client)).text
+
+    assert "for alice and the administrators" in page and "logs sent by alice at" in page
 
 
 @pytest.mark.parametrize("links", [LINKS, Links()], ids=["signed", "not signed"])

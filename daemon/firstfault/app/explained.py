@@ -95,6 +95,10 @@ class KeptReports:
         owner = None if reader.administrator else _owner(reader)
         return _ID.fullmatch(name) is not None and stored.forget(self._database, name, owner)
 
+    def signs(self) -> bool:
+        """See `Keeper`."""
+        return self._links().signs
+
     def address(self, kept: Kept) -> str:
         """See `Keeper`."""
         return self._links().explained_page(kept.id)
@@ -149,7 +153,4 @@ def _place(page: str) -> tuple[dt.datetime, str]:
     found = _PLACE.fullmatch(page)
     if found is None:
         raise ValueError("not a page of kept reports")
-    try:
-        return _EPOCH + int(found[1]) * _MICROSECOND, found[2]
-    except OverflowError:
-        raise ValueError("not a page of kept reports") from None
+    return _EPOCH + int(found[1]) * _MICROSECOND, found[2]

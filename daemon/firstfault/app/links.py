@@ -47,6 +47,11 @@ class Links:
         self._serializer = _serializer(key, _SALT)
         self._explained = _serializer(key, _EXPLAINED_SALT)
 
+    @property
+    def signs(self) -> bool:
+        """True where a key signs links."""
+        return self._serializer is not None
+
     def for_owner(self, stored: StoredVerdict) -> str | None:
         """The link for a job's owner alone: signed where a key is set; None where readers reach
         none. What several people read carries `page`: a signed link opens to whoever has it."""

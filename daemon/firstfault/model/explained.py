@@ -106,6 +106,9 @@ class Keeper(Protocol):
     def forget(self, reader: Reader, name: str) -> bool:
         """Forgets the report with the id ``name``. False: there is none."""
 
+    def signs(self) -> bool:
+        """True where reports have signed links."""
+
     def address(self, kept: Kept) -> str:
         """Where the report stands among the pages, which ask who reads it; a path where their
         address for readers is not known."""

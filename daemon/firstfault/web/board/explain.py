@@ -141,6 +141,7 @@ def _form(
         most=explainer.max_bytes,
         most_files=MOST_FILES,
         keep_for=None if keeper is None else _days(keeper.days),
+        signs=keeper is not None and keeper.signs(),
         keep=filled.keep,
         title=filled.title,
         longest_title=LONGEST_TITLE,
