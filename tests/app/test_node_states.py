@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 
@@ -90,6 +91,38 @@ def test_what_slurm_said_is_kept_for_a_while_where_it_answers_no_more(
     assert kept == {("a", "n1"): IDLE}
     assert asked.known() == {}
     assert {record.getMessage() for record in caplog.records} == {"node-states-unknown"}
+
+
+def test_a_slurm_that_does_not_answer_is_told_of_once_and_then_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "firstfault")
+    clock = Clock()
+    asked = NodeStates(scontrol(tmp_path), ("a",), 10, clock)
+
+    def ask(times: int, nodes: str) -> None:
+        scontrol(tmp_path, nodes)
+        for _ in range(times):
+            asked.known()
+            settle()
+            clock.now += node_states.FRESH_S + 1
+
+    ask(2, "echo 'NodeName=n1 State=IDLE x=1'")
+    ask(5, "echo down >&2; exit 1")
+    ask(3, "echo away >&2; exit 1")
+    ask(2, "echo 'NodeName=n1 State=IDLE x=1'")
+    ask(1, "echo down >&2; exit 1")
+    clock.now += node_states.TOLD_S
+    ask(1, "echo down >&2; exit 1")
+
+    said = [(record.getMessage(), vars(record)["values"].get("count")) for record in caplog.records]
+    assert said == [
+        ("node-states-unknown", None),
+        ("node-states-unknown", 5),
+        ("node-states-known", 2),
+        ("node-states-unknown", None),
+        ("node-states-unknown", 1),
+    ]
 
 
 def test_a_page_does_not_wait_for_a_slurm_that_hangs(

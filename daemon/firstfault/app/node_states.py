@@ -18,6 +18,8 @@ FRESH_S = 60.0
 STALE_S = 600.0
 # A page waits for the very first answer only, and not for long.
 FIRST_S = 2.0
+# A failure that goes on is told at its beginning, and then so often, with how often it was.
+TOLD_S = 3600.0
 
 Known = Mapping[tuple[str | None, str], NodeState]
 
@@ -41,6 +43,9 @@ class NodeStates:
         self._asked_at: float | None = None
         self._answered_at: float | None = None
         self._asking: threading.Thread | None = None
+        # What the log was told of last and when, and how often it failed since.
+        self._told: tuple[str, float] | None = None
+        self._untold = 0
 
     def known(self) -> Known:
         """States by cluster and node, at most `STALE_S` old; empty where Slurm does not answer.
@@ -69,13 +74,30 @@ class NodeStates:
         try:
             found = self._answer()
         except FactsError as error:
-            say(logging.WARNING, "node-states-unknown", error=error)
+            self._tell(str(error))
             found = None
+        else:
+            self._tell(None)
         with self._lock:
             self._asking = None
             if found is not None:
                 self._known = found
                 self._answered_at = self._clock()
+
+    # One thread asks at a time, so one tells at a time.
+    def _tell(self, error: str | None) -> None:
+        told, now = self._told, self._clock()
+        if error is not None and told is not None:
+            self._untold += 1
+            if told[0] == error and now - told[1] < TOLD_S:
+                return
+        count, self._untold = self._untold or None, 0
+        if error is not None:
+            say(logging.WARNING, "node-states-unknown", error=error, count=count)
+            self._told = error, now
+        elif told is not None:
+            say(logging.INFO, "node-states-known", count=count)
+            self._told = None
 
     def _answer(self) -> Known:
         found: dict[tuple[str | None, str], NodeState] = {}
