@@ -221,6 +221,28 @@ def test_the_list_is_filtered_from_the_keyboard_alone(
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without"])
+def test_the_filter_is_folded_on_a_phone_and_what_it_filters_is_said(
+    browser: playwright.Browser, address: str, scripts: bool
+) -> None:
+    with reading(browser, viewport=PHONE, java_script_enabled=scripts) as page:
+        page.goto(f"{address}/failures")
+        since, user = page.get_by_label("Ended from (UTC)"), page.locator("#f-user")
+        for field in (since, user):
+            expect(field).to_be_hidden()
+        first = page.locator("tbody tr").first.bounding_box()
+        assert first is not None and first["y"] < PHONE["height"] * 0.55
+        page.get_by_text("More filters").click()
+        expect(since).to_be_visible()
+        user.fill("alice")
+        page.get_by_role("button", name="Show", exact=True).click()
+        page.wait_for_url("**/failures?user=alice")
+        expect(user).to_be_hidden()
+        expect(page.locator(".active")).to_contain_text("User: alice")
+        page.get_by_role("link", name="Without User").click()
+        page.wait_for_url("**/failures")
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without"])
 def test_what_was_typed_wrong_is_still_there(
     browser: playwright.Browser, address: str, scripts: bool
 ) -> None:

@@ -26,6 +26,10 @@ BUSY = msgspec.structs.replace(
 )
 
 
+def texts(overview: Overview, reader: Reader) -> list[str]:
+    return [each.text for each in sentences(overview, reader, "24 hours")]
+
+
 def sick(node: str, cluster: str | None = None, suspect: bool = True) -> NodeStanding:
     return NodeStanding(node, cluster, 5, 6, 0.9, 0.4, 0.9, 0.0001, suspect)
 
@@ -39,7 +43,7 @@ def test_the_administrator_reads_what_failed_whose_fault_it_is_and_what_is_sick(
         BUSY, nodes=(sick("n17"),), incidents=(incident(1), incident(2))
     )
 
-    assert " ".join(sentences(overview, OPS, "24 hours")) == (
+    assert " ".join(texts(overview, OPS)) == (
         "Since 2026-11-29 09:00 UTC: 41 failed jobs (28 in the 24 hours before): 12 by the "
         "system, 3 by user or system, 26 by the user. 310 node-hours and 2,100 GPU-hours lost. "
         "Two incidents are open. n17 looks sick."
@@ -47,7 +51,7 @@ def test_the_administrator_reads_what_failed_whose_fault_it_is_and_what_is_sick(
 
 
 def test_a_time_without_failures_is_said_so() -> None:
-    assert sentences(QUIET, OPS, "24 hours") == [
+    assert texts(QUIET, OPS) == [
         "No failed jobs since 2026-11-29 09:00 UTC (3 in the 24 hours before)."
     ]
 
@@ -66,34 +70,44 @@ def test_who_is_no_administrator_reads_of_their_own_jobs(
 ) -> None:
     overview = msgspec.structs.replace(BUSY, total=Count(count))
 
-    assert said in sentences(overview, reader, "24 hours")[0]
+    assert said in texts(overview, reader)[0]
 
 
 def test_an_ordinary_user_hears_nothing_of_nodes_and_incidents() -> None:
     overview = msgspec.structs.replace(BUSY, nodes=(sick("n17"),), incidents=(incident(1),))
 
-    assert len(sentences(overview, ALICE, "24 hours")) == 2
+    assert len(texts(overview, ALICE)) == 2
 
 
 def test_no_node_is_called_sick_that_is_not_suspect() -> None:
     overview = msgspec.structs.replace(BUSY, nodes=(sick("n17", suspect=False),))
 
-    said = sentences(overview, OPS, "24 hours")[-1]
+    said = texts(overview, OPS)[-1]
     assert said == "No node began more failures than chance would have it."
+
+
+def test_what_asks_for_action_leads_to_where_it_is_told() -> None:
+    one = msgspec.structs.replace(BUSY, nodes=(sick("n/17", "c1"),), incidents=(incident(1),))
+    two = msgspec.structs.replace(BUSY, nodes=(sick("n1"), sick("n2")))
+
+    assert [each.href for each in sentences(one, OPS, "24 hours")] == [
+        None, None, "/incidents", "/nodes/c1/n%2F17"
+    ]  # fmt: skip
+    assert sentences(two, OPS, "24 hours")[-1].href == "/nodes"
 
 
 def test_many_sick_nodes_are_not_all_named_and_clusters_are_told_apart() -> None:
     many = tuple(sick(f"n{number}", f"c{number % 2}") for number in range(5))
     overview = msgspec.structs.replace(BUSY, nodes=many)
 
-    said = sentences(overview, OPS, "24 hours")[-1]
+    said = texts(overview, OPS)[-1]
     assert said == "n0 of c0, n1 of c1, n2 of c0 and 2 more look sick."
 
 
 def test_what_slurm_did_not_tell_of_gpus_is_not_said_to_be_none() -> None:
     overview = msgspec.structs.replace(BUSY, total=Count(41, 310 * 3600.0, 0.0))
 
-    assert "310 node-hours lost." in sentences(overview, OPS, "24 hours")
+    assert "310 node-hours lost." in texts(overview, OPS)
 
 
 def test_every_domain_has_a_tile_also_one_without_failures() -> None:

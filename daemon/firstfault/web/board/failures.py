@@ -54,9 +54,7 @@ async def _failures(
         status=400 if asked.wrong or lost else 200,
         failures=found.failures,
         inputs=inputs,
-        is_open=any(
-            each.wrong or each.value for each in inputs if each.field.name not in FIRST_FIELDS
-        ),
+        is_open=any(each.wrong for each in inputs if each.field.name != "text"),
         first_fields=FIRST_FIELDS,
         offered=offered,
         wrong=filtering.faults(asked),
@@ -73,7 +71,7 @@ async def _failures(
     )
 
 
-# What stands before the fold of the form.
+# What stands before the fold of the form; on a phone the words alone do.
 FIRST_FIELDS = ("text", "since", "until", "domain")
 
 
@@ -85,7 +83,7 @@ def times(which: FailureFilter, at: dt.datetime) -> list[Choice]:
         since = within(span, at)[0]
         href = filtering.address(which, since=stamp(since), until=None)
         is_chosen = which.since == since and which.until is None
-        found.append(Choice(f"Last {span.label}", href, is_chosen))
+        found.append(Choice(span.label, href, is_chosen, "Last "))
     return found
 
 

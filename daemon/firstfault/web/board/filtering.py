@@ -52,7 +52,7 @@ FIELDS = (
             ("either", "either of them"),
         ),
     ),
-    Field("cause", "Cause", "text", 'an id, or a family with its dot: "gpu."'),
+    Field("cause", "Cause", "text", "gpu.ecc, gpu."),
     Field(
         "confidence",
         "Confidence",
@@ -63,7 +63,7 @@ FIELDS = (
     Field("account", "Account", "text"),
     Field("cluster", "Cluster", "text"),
     Field("partition", "Partition", "text"),
-    Field("node", "Node", "text", "any node of the job"),
+    Field("node", "Node", "text", "one of the job's"),
     Field("name", "Job name", "text"),
     Field("fingerprint", "Fingerprint", "text", "the same failure"),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from firstfault.model.board import Count, Overview, Reader
-from firstfault.report.filters import hours, when
+from firstfault.model.board import Count, NodeStanding, Overview, Reader
+from firstfault.report.filters import hours, segment, when
 from firstfault.report.wording import clean, count, listed, number
 from firstfault.web.board.chart import DOMAINS, WORDS
 
@@ -14,17 +14,24 @@ MOST_NAMES = 3
 _SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
-def sentences(overview: Overview, reader: Reader, span: str) -> list[str]:
+class Sentence(NamedTuple):
+    """What is said, and the page that tells more of it."""
+
+    text: str
+    href: str | None = None
+
+
+def sentences(overview: Overview, reader: Reader, span: str) -> list[Sentence]:
     """What the overview says first; ``span`` is how long its time is: "24 hours"."""
     total = overview.total
-    said = [_failures(overview, reader, span)]
+    said = [Sentence(_failures(overview, reader, span))]
     if total.node_s or total.gpu_s:
         parts = []
         if total.node_s:
             parts.append(f"{hours(total.node_s)} node-hours")
         if total.gpu_s:
             parts.append(f"{hours(total.gpu_s)} GPU-hours")
-        said.append(f"{' and '.join(parts)} lost.")
+        said.append(Sentence(f"{' and '.join(parts)} lost."))
     if reader.administrator:
         said += _sick(overview)
     return said
@@ -53,21 +60,29 @@ def _many(whose: str) -> str:
     return whose.replace("job", "jobs", 1)
 
 
-def _sick(overview: Overview) -> list[str]:
+def _sick(overview: Overview) -> list[Sentence]:
     said = []
     going_on = len(overview.incidents)
     if going_on:
         size = _SMALL[going_on] if going_on < len(_SMALL) else number(going_on)
-        said.append(f"{size.capitalize()} incident{' is' if going_on == 1 else 's are'} open.")
+        verb = " is" if going_on == 1 else "s are"
+        said.append(Sentence(f"{size.capitalize()} incident{verb} open.", "/incidents"))
     sick = [node for node in overview.nodes if node.suspect]
     several = len({node.cluster for node in sick}) > 1
     suspects = [f"{node.node} of {node.cluster or '-'}" if several else node.node for node in sick]
     if suspects:
         names = listed(suspects, MOST_NAMES, lambda name: clean(name, 60))
-        said.append(f"{names} {'looks' if len(suspects) == 1 else 'look'} sick.")
+        verb = "looks" if len(suspects) == 1 else "look"
+        said.append(Sentence(f"{names} {verb} sick.", _page_of(sick)))
     elif overview.total.failures:
-        said.append("No node began more failures than chance would have it.")
+        said.append(Sentence("No node began more failures than chance would have it."))
     return said
+
+
+def _page_of(nodes: Sequence[NodeStanding]) -> str:
+    if len(nodes) > 1:
+        return "/nodes"
+    return f"/nodes/{segment(nodes[0].cluster or '-')}/{segment(nodes[0].node)}"
 
 
 class Tile(NamedTuple):

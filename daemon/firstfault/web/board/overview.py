@@ -68,7 +68,7 @@ async def _overview(
 
 def _choices(chosen: Span, restricted: dict[str, str]) -> list[Choice]:
     return [
-        Choice(f"Last {each.label}", _address(each, restricted), each is chosen) for each in SPANS
+        Choice(each.label, _address(each, restricted), each is chosen, "Last ") for each in SPANS
     ]
 
 

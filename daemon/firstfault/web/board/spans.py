@@ -28,11 +28,13 @@ SPANS = (
 
 
 class Choice(NamedTuple):
-    """A time, or a cluster, to choose; ``is_chosen`` True for the one that is shown."""
+    """A time, or a cluster, to choose; ``is_chosen`` True for the one that is shown. ``before`` is
+    what its label begins with where there is room."""
 
     label: str
     href: str
     is_chosen: bool
+    before: str = ""
 
 
 def within(span: Span, at: dt.datetime) -> tuple[dt.datetime, dt.datetime]:
