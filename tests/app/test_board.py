@@ -14,12 +14,14 @@ from firstfault.app.board import StoredBoard
 from firstfault.model import board as b
 from firstfault.model import jobs as j
 from firstfault.slurm.nodes import NodeState
+from firstfault.store import failure_ways, fingerprint_list
 from tests.web import boards
 from tests.web.boards import ADMINISTRATOR, ALICE, BOB, NOW, STRANGER
 
 READERS = (ADMINISTRATOR, ALICE, BOB, STRANGER, b.NOBODY)
 DAY = dt.timedelta(days=1)
 LIST = boards.Remembered(boards.ENDS)
+SORTS: tuple[b.Sort, ...] = ("-ended", "ended", "-lost", "-nodes")
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
@@ -72,7 +74,7 @@ FILTERS = [
 ]
 
 
-@pytest.mark.parametrize("sort", ["-ended", "ended", "-lost", "-nodes"])
+@pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("which", FILTERS, ids=lambda f: msgspec.json.encode(f).decode()[:60])
 def test_a_filter_gives_each_reader_what_meets_it_page_by_page(
     board: StoredBoard, which: b.FailureFilter, sort: b.Sort
@@ -132,6 +134,24 @@ def test_a_place_of_another_filter_or_of_nobody_is_refused(board: StoredBoard) -
     ):
         with pytest.raises(ValueError, match="page"):
             board.failures(ADMINISTRATOR, filter_, page)
+
+
+@pytest.mark.parametrize("far", [1, 7, 60])
+def test_a_page_is_the_same_however_far_conditions_are_counted(
+    board: StoredBoard, monkeypatch: pytest.MonkeyPatch, far: int
+) -> None:
+    asked = [
+        (reader, replace(which, sort=sort))
+        for reader in (ADMINISTRATOR, BOB)
+        for which in (*FILTERS, b.FailureFilter(text="rank killed memory", node="n07"))
+        for sort in SORTS
+    ]
+    counted = [board.failures(*each, limit=7) for each in asked]
+    monkeypatch.setattr(failure_ways, "_FAR", far)
+
+    guessed = [board.failures(*each, limit=7) for each in asked]
+    assert sum(len(page.failures) > 0 for page in counted) > 20
+    assert guessed == counted
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda r: r.name or "nobody")
@@ -239,6 +259,19 @@ def test_fingerprints_count_what_the_reader_sees(board: StoredBoard, reader: b.R
         assert board.fingerprint(reader, one.fingerprint) == one
     with pytest.raises(ValueError, match="page"):
         board.fingerprints(reader, "x")
+
+
+@pytest.mark.parametrize("looked_at", [1, 10, 40])
+@pytest.mark.parametrize("reader", [ALICE, BOB], ids=lambda r: r.name)
+def test_the_first_fingerprints_are_the_same_however_many_failures_are_looked_at(
+    board: StoredBoard, monkeypatch: pytest.MonkeyPatch, reader: b.Reader, looked_at: int
+) -> None:
+    limits = range(1, 20)
+    pages = [board.fingerprints(reader, limit=limit) for limit in limits]
+    monkeypatch.setattr(fingerprint_list, "_NEWEST", looked_at)
+
+    assert len(pages[-1].fingerprints) == limits[-1]
+    assert [board.fingerprints(reader, limit=limit) for limit in limits] == pages
 
 
 def test_a_fingerprint_is_marked_as_known_by_administrators_alone(board: StoredBoard) -> None:

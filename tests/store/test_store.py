@@ -312,3 +312,12 @@ def test_writers_in_several_threads_wait_for_one_another(database: Database) -> 
         thread.join()
 
     assert len(all_jobs(database)) == 100
+
+
+def test_postgresql_compiles_no_plan_of_a_question(postgresql_url: str) -> None:
+    opened = open_store(postgresql_url)
+
+    for kind in (opened.reading, opened.writing, opened.reading):
+        with kind() as connection:
+            assert connection.execute(sa.text("SHOW jit")).scalar() == "off"
+    opened.close()

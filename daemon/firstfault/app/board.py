@@ -216,7 +216,7 @@ class StoredBoard:
         found = common_causes.listed(
             self._database, SHOWN_INCIDENTS, only_open=only_open, keep=self._kept.get
         )
-        return tuple(masked(each) for each in found)
+        return masked(tuple(found))
 
     def silences(self, reader: b.Reader) -> tuple[j.Silence, ...]:
         """See `Board`."""
@@ -258,7 +258,7 @@ class StoredBoard:
             return ()
         states = [] if state is None else [storable(state)]
         found = deliveries.listed(self._database, SHOWN_DELIVERIES, states)
-        return tuple(masked(each) for each in found)
+        return masked(tuple(found))
 
     def retry(self, reader: b.Reader, delivery_id: str) -> bool:
         """See `Board`."""

@@ -148,6 +148,8 @@ def _database(url: str) -> Database:
                 {"prepare_threshold": None} if parsed.get_driver_name() == "psycopg" else {}
             )
             engine = sa.create_engine(parsed, pool_pre_ping=True, connect_args=unprepared)
+            if engine.dialect.name == "postgresql":
+                _prepare_postgresql(engine)
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as error:
         raise StoreError(f"store.url {_shown(url)}: {error}") from error
     return Database(engine)
@@ -172,6 +174,16 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
     def on_begin(connection: sa.Connection) -> None:
         write = connection.get_execution_options().get("firstfault_write")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _prepare_postgresql(engine: sa.Engine) -> None:
+    @sa.event.listens_for(engine, "connect")
+    def on_connect(connection: Any, _record: object) -> None:
+        cursor = connection.cursor()
+        # Compiling a question's plan takes longer than it saves: no answer takes a second.
+        cursor.execute("SET jit = off")
+        cursor.close()
+        connection.commit()
 
 
 def _shown(url: str) -> str:

@@ -1,15 +1,9 @@
-"""Pages of failures: filtered, ordered, and read on from a place rather than by counting rows.
-
-A filter may hold for a million failures or for none. How many rows each of its conditions leaves is
-looked at first, up to a limit; the narrowest one is read by its index, which holds all the others
-(`firstfault.store.failure_tables`), so that no row is fetched to be left out.
-"""
+"""Pages of failures: filtered, ordered, and read on from a place rather than by counting rows."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-import datetime as dt
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -23,20 +17,18 @@ from firstfault.report.masking import masked
 from firstfault.store import names
 from firstfault.store.database import Database
 from firstfault.store.failure_tables import (
-    LEADING,
     failure_nodes,
     failure_words,
     failures,
     nodes,
 )
+from firstfault.store.failure_ways import Driver, Wanted, Widths, drivers, times
 from firstfault.store.failures import CONFIDENCES, DOMAINS, words_of
-from firstfault.store.schema import UtcTime, jobs
-from firstfault.store.scope import Conditions, Share, quiet, shares
+from firstfault.store.schema import jobs
+from firstfault.store.scope import Share, quiet, shares
 
 MOST = 1000
 _MOST_WORDS = 8
-# So far are rows counted to find the narrowest condition.
-_FAR = 20_000
 
 
 class Place(NamedTuple):
@@ -45,25 +37,6 @@ class Place(NamedTuple):
     back: bool
     value: int
     key: int
-
-
-class _Driver(NamedTuple):
-    """What is read from end to end: the rows of ``table`` for which ``where`` holds."""
-
-    table: sa.Table
-    where: Conditions
-    name: str = ""
-
-
-class _Wanted(NamedTuple):
-    """A filter in numbers. ``equal`` are columns of failures, ``causes`` a family's."""
-
-    equal: dict[str, int]
-    causes: tuple[int, ...] | None
-    nodes: tuple[int, ...] | None
-    words: tuple[int, ...]
-    since: dt.datetime | None
-    until: dt.datetime | None
 
 
 def page(
@@ -88,7 +61,7 @@ def page(
         return _mark(Place(back, *rows[at]), tag)
 
     return FailurePage(
-        tuple(shown),
+        shown,
         next=mark(-1, False) if rows and (more or back) else None,
         previous=mark(0, True) if rows and begin is not None and (more or not back) else None,
     )
@@ -104,10 +77,10 @@ def same_failures(
             return ()
         rows = _rows(connection, reader, wanted, "-ended", None, limit + 1)
         keys = [key for _, key in rows if key != but][:limit]
-        return tuple(shown_failures(connection, keys))
+        return shown_failures(connection, keys)
 
 
-def shown_failures(connection: sa.Connection, keys: Sequence[int]) -> list[Failure]:
+def shown_failures(connection: sa.Connection, keys: Sequence[int]) -> tuple[Failure, ...]:
     """The failures of these jobs, in this order, with the secrets in their texts masked."""
     found: dict[int, Failure] = {}
     for part in names.parts(keys):
@@ -136,7 +109,7 @@ def shown_failures(connection: sa.Connection, keys: Sequence[int]) -> list[Failu
             ),
         )
         found.update((row.key, _failure(row, texts)) for row in rows)
-    return [masked(found[key]) for key in keys if key in found]
+    return masked(tuple(found[key] for key in keys if key in found))
 
 
 _DOMAIN_NAMES = {number: name for name, number in DOMAINS.items()}
@@ -173,7 +146,7 @@ def _short(text: str | None) -> str | None:
     return text if text is None or len(text) <= 500 else text[:499] + "\u2026"
 
 
-def _in_numbers(connection: sa.Connection, which: FailureFilter) -> _Wanted | None:
+def _in_numbers(connection: sa.Connection, which: FailureFilter) -> Wanted | None:
     """None where something is asked for that no failure has."""
     asked = {
         kind: names.full(kind, text)
@@ -200,7 +173,7 @@ def _in_numbers(connection: sa.Connection, which: FailureFilter) -> _Wanted | No
     if causes == () or members == ():
         return None
     words = tuple(known[name] for name in spelled)
-    return _Wanted(equal, causes, members, words, which.since, which.until)
+    return Wanted(equal, causes, members, words, which.since, which.until)
 
 
 def _family(connection: sa.Connection, family: str) -> tuple[int, ...]:
@@ -220,7 +193,7 @@ def _node_numbers(connection: sa.Connection, which: FailureFilter) -> tuple[int,
 def _rows(
     connection: sa.Connection,
     reader: Reader,
-    wanted: _Wanted,
+    wanted: Wanted,
     sort: str,
     begin: Place | None,
     limit: int,
@@ -228,8 +201,10 @@ def _rows(
     """Value and key of the rows of a page, in the order in which they are read."""
     up = (sort == "ended") != (begin is not None and begin.back)
     found: set[tuple[int, int]] = set()
+    widths = Widths(connection, wanted)
+    wanted = widths.ordered(wanted)
     for share in shares(connection, reader):
-        for driver in _drivers(connection, wanted, share, sort):
+        for driver in drivers(widths, wanted, share, sort):
             query = _query(driver, wanted, share, sort, begin, up).limit(limit)
             found.update((value, key) for value, key in connection.execute(query))
     return sorted(found, reverse=not up)[:limit]
@@ -241,8 +216,8 @@ def _value(sort: str) -> sa.ColumnElement[int]:
 
 
 def _query(
-    driver: _Driver,
-    wanted: _Wanted,
+    driver: Driver,
+    wanted: Wanted,
     share: Share,
     sort: str,
     begin: Place | None,
@@ -261,7 +236,7 @@ def _query(
     if driver.name in ("-lost", "-nodes"):
         at = quiet(at)
     query: sa.Select[*tuple[Any, ...]] = sa.select(value, key).where(
-        *driver.where, *_times(at, wanted)
+        *driver.where, *times(at, wanted)
     )
     if driver.table is not failures:
         query = query.join_from(driver.table, failures, c.key == key)
@@ -279,12 +254,12 @@ def _query(
     return query.order_by(*order)
 
 
-def _looked_up(driver: _Driver, wanted: _Wanted) -> Iterator[sa.ColumnElement[bool]]:
+def _looked_up(driver: Driver, wanted: Wanted) -> Iterator[sa.ColumnElement[bool]]:
     """For each word, and the node, that the failures are not read by: whether it is there."""
     c = failures.c
     for table, column, name, numbers in (
-        *((failure_words, "word", f"word {word}", (word,)) for word in wanted.words),
         *([(failure_nodes, "node", "node", wanted.nodes)] if wanted.nodes else []),
+        *((failure_words, "word", f"word {word}", (word,)) for word in wanted.words),
     ):
         if driver.name != name:
             stands = table.alias()
@@ -295,79 +270,6 @@ def _looked_up(driver: _Driver, wanted: _Wanted) -> Iterator[sa.ColumnElement[bo
             )
             # A scalar, so that it is looked up row by row: PostgreSQL would join EXISTS as a whole.
             yield found.limit(1).scalar_subquery().is_not(None)
-
-
-def _times(at: sa.ColumnElement[Any], wanted: _Wanted) -> list[sa.ColumnElement[bool]]:
-    def bound(time: dt.datetime) -> sa.BindParameter[Any]:
-        return sa.bindparam(None, time, UtcTime)
-
-    found = []
-    if wanted.since is not None:
-        found.append(at >= bound(wanted.since))
-    if wanted.until is not None:
-        found.append(at < bound(wanted.until))
-    return found
-
-
-def _drivers(
-    connection: sa.Connection, wanted: _Wanted, share: Share, sort: str
-) -> Sequence[_Driver]:
-    """The narrowest of the `_ways`."""
-    ways = _ways(wanted, share)
-    by_time = sort.endswith("ended")
-    if len(ways) == 1 and by_time:
-        return ways[0]
-    sizes = [sum(_size(connection, driver, wanted) for driver in way) for way in ways]
-    size, way = min(zip(sizes, ways, strict=True), key=lambda each: (each[0], _cost(each[1][0])))
-    by_others = bool(wanted.words or wanted.nodes) or not way[0].where
-    if size >= _FAR and by_others and not by_time:
-        # In the order that is wanted a page is full long before all rows are read.
-        return [_Driver(failures, (), sort)]
-    return way
-
-
-def _ways(wanted: _Wanted, share: Share) -> list[list[_Driver]]:
-    """The ways to the rows: each is all that is read one after the other."""
-    c = failures.c
-    ways: list[list[_Driver]] = []
-    if wanted.nodes is not None:
-        # Several clusters may have a node of this name.
-        of_node = failure_nodes.c.node
-        ways.append([_Driver(failure_nodes, (of_node == one,), "node") for one in wanted.nodes])
-    ways += [
-        [_Driver(failure_words, (failure_words.c.word == word,), f"word {word}")]
-        for word in wanted.words
-    ]
-    ways += [
-        [_Driver(failures, (c[name] == wanted.equal[name],), name)]
-        for name in LEADING
-        if name in wanted.equal
-    ]
-    if share.column is not None:
-        ways.append([_Driver(failures, (share.column == share.number,), "share")])
-    if wanted.causes is not None and share.column is None:
-        ways.append([_Driver(failures, (c.cause == cause,), "cause") for cause in wanted.causes])
-    if wanted.since is not None or not ways:
-        ways.append([_Driver(failures, (), "")])
-    return ways
-
-
-def _cost(driver: _Driver) -> int:
-    """Of ways that are as wide, the one that holds most of what is asked for is the least."""
-    if driver.table is not failures:
-        return 1
-    return 0 if driver.where else 2
-
-
-def _size(connection: sa.Connection, driver: _Driver, wanted: _Wanted) -> int:
-    """How many rows are read that way, counted no further than to a limit."""
-    some = (
-        sa.select(sa.literal(1))
-        .select_from(driver.table)
-        .where(*driver.where, *_times(driver.table.c.ended_at, wanted))
-        .limit(_FAR)
-    )
-    return connection.execute(sa.select(sa.func.count()).select_from(some.subquery())).scalar_one()
 
 
 def _mark(place: Place, tag: int) -> str:

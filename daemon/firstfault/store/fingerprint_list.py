@@ -24,12 +24,14 @@ from firstfault.store.failure_tables import (
     fingerprints,
 )
 from firstfault.store.schema import UtcTime, jobs
-from firstfault.store.scope import shares
+from firstfault.store.scope import Share, shares
 
 MOST = 500
 LONGEST_NOTE = 2000
 FRESH = dt.timedelta(days=7)
 GONE = dt.timedelta(days=30)
+# So many failures of each part are looked at for those that were seen last.
+_NEWEST = 500
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -58,9 +60,7 @@ def page(
         more, found = len(found) > limit, found[:limit]
         shown = _shown(connection, reader, found, now)
     end = found[-1] if more else None
-    return FingerprintPage(
-        tuple(shown), None if end is None else _mark(_micro(end.last_at), end.key)
-    )
+    return FingerprintPage(shown, None if end is None else _mark(_micro(end.last_at), end.key))
 
 
 def one(
@@ -139,9 +139,11 @@ def _of_some(
     c = failures.c
     columns = (c.fingerprint, c.user, c.ended_at, c.key)
     mine = c.fingerprint.is_not(None) if key is None else c.fingerprint == key
-    seen = [
-        sa.select(*columns).where(*share.searched, mine) for share in shares(connection, reader)
-    ]
+    visible = shares(connection, reader)
+    if begin is None and key is None:
+        newest = _newest(connection, visible, limit)
+        mine = mine if newest is None else c.fingerprint.in_(newest)
+    seen = [sa.select(*columns).where(*share.searched, mine) for share in visible]
     if not seen:
         return []
     rows = sa.union_all(*seen).subquery().c
@@ -167,9 +169,32 @@ def _of_some(
     return [_Seen(*row) for row in connection.execute(query)]
 
 
+def _newest(connection: sa.Connection, visible: Sequence[Share], limit: int) -> list[int] | None:
+    """The fingerprints that were seen last, where the newest failures alone tell which these are.
+
+    So all that the reader may see need not be put in order by fingerprint.
+    """
+    c = failures.c
+    at = sa.type_coerce(c.ended_at, sa.BigInteger)
+    last_at: dict[int, int] = {}
+    reached: int | None = None
+    for share in visible:
+        query = sa.select(c.fingerprint, at).where(*share.searched, c.fingerprint.is_not(None))
+        rows = connection.execute(query.order_by(at.desc()).limit(_NEWEST)).all()
+        if len(rows) == _NEWEST:
+            reached = max(reached or rows[-1][1], rows[-1][1])
+        for number, ended_at in rows:
+            last_at[number] = max(ended_at, last_at.get(number, ended_at))
+    if reached is None:
+        return None
+    # Of what lies further back others may have been seen as late.
+    known = sorted(((at, number) for number, at in last_at.items() if at > reached), reverse=True)
+    return [number for _, number in known[:limit]] if len(known) >= limit else None
+
+
 def _shown(
     connection: sa.Connection, reader: Reader, found: Sequence[_Seen], now: dt.datetime
-) -> list[Fingerprint]:
+) -> tuple[Fingerprint, ...]:
     texts = names.of_numbers(connection, [each.key for each in found])
     about: dict[int, tuple[str, str]] = {}
     for part in names.parts([each.newest for each in found]):
@@ -204,7 +229,7 @@ def _shown(
                 noted_at=None if said is None else said.noted_at,
             )
         )
-    return [masked(each) for each in shown]
+    return masked(tuple(shown))
 
 
 def _back(

@@ -109,7 +109,7 @@ def of_nodes(connection: sa.Connection, keys: Iterable[int]) -> dict[int, tuple[
     return {
         key: (cluster, node)
         for each in queries
-        for key, cluster, node in connection.execute(each)
+        for key, cluster, node in connection.execute(each).all()
         if key in wanted
     }
 

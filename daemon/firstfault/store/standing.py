@@ -270,7 +270,7 @@ def _parts(connection: sa.Connection, first: int, last: int) -> Iterator[Part]:
     query = sa.select(
         rows.c.node, *(sa.func.sum(rows.c[column.name]) for column in columns)
     ).group_by(rows.c.node)
-    for key, took_part, trials, initiated, alone, ppm in connection.execute(query):
+    for key, took_part, trials, initiated, alone, ppm in connection.execute(query).all():
         yield Part(key, int(took_part), int(trials), int(initiated), int(alone), int(ppm) / PPM)
 
 
