@@ -73,3 +73,27 @@ def test_an_error_that_says_no_more_stays_one() -> None:
     verdict = judged({n: [] for n in range(4)})
 
     assert verdict.cause.id == "collective.error"
+
+
+def test_nccls_lines_of_nobody_name_the_cause_of_an_error_of_nobody() -> None:
+    verdict = made.judged(
+        made.console(
+            # Two ranks' tracebacks, the first one's head torn off by the second's.
+            ['    torch.distributed  File "/home/eve/run/loop.py", line 31, in step'],
+            [fabric.USAGE, "Last error:", fabric.DUPLICATE.format(3, 0)],
+            [
+                "    return self.forward(batch)",
+                f"torch.distributed.DistBackendError: {fabric.USAGE}",
+            ],
+            ["Last error:", fabric.DUPLICATE.format(7, 0)],
+        )
+    )
+
+    assert verdict.cause.id == "collective.config"
+    assert verdict.cause.confidence != v.CONFIRMED
+
+
+def test_a_call_that_a_card_refuses_does_not_blame_the_card() -> None:
+    verdict = judged({2: [nccl(2, "Cuda failure 1 'invalid argument'")]})
+
+    assert verdict.cause.id == "collective.error"

@@ -228,3 +228,19 @@ def test_a_kernels_line_that_a_program_printed_takes_nothing_from_an_exception(l
     )
 
     assert (verdict.cause.id, verdict.cause.confidence) == ("python.exception", v.CONFIRMED)
+
+
+def test_a_card_that_the_bus_lost_says_more_than_the_bus() -> None:
+    verdict = made.judged(
+        made.kernel_log(
+            "c1",
+            said(
+                "pcieport 0000:3a:01.0: AER: Uncorrected (Fatal) error received: 0000:3a:01.0",
+                "pcieport 0000:3a:01.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)",
+                "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
+            ),
+        )
+    )
+
+    assert verdict.cause.id == "gpu.bus-lost"
+    assert verdict.initiator.host == "c1"

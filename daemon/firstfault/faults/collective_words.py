@@ -17,8 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from firstfault.model.event import Traceback
+import msgspec
+
+from firstfault.model.event import Sign, Traceback
+from firstfault.model.fault import Fault, Proof
 from firstfault.model.run import Happened
+from firstfault.model.verdict import LIKELY, weaker
 
 COLLECTIVE_ERROR = "collective.error"
 # The first of these explains the others: a card that is gone takes its connections with it.
@@ -46,3 +50,23 @@ def only_lost_a_peer(event: Traceback, means: str | None, signs: Sequence[Happen
     if means != COLLECTIVE_ERROR or any(word in event.message for word in _OWN):
         return False
     return not own_reason(signs) and any(each.means == "peer-lost" for each in signs)
+
+
+def reasoned(fault: Fault, loose: Sequence[Happened]) -> Fault:
+    """A fault that is an error of NCCL's in nobody's traceback, with what lines of nobody in the
+    same document say of why."""
+    if fault.cause != COLLECTIVE_ERROR or fault.process is not None or fault.exception is None:
+        return fault
+    documents = {each.place.document for each in fault.proofs}
+    own = own_reason([each for each in loose if each.event.place.document in documents])
+    if not own:
+        return fault
+    limits = [each.event.at_most for each in own if isinstance(each.event, Sign)]
+    cause = own[0].means or fault.cause
+    return msgspec.structs.replace(
+        fault,
+        cause=cause,
+        key=cause,
+        proofs=(*(Proof(e.event.place, e.source) for e in own[:2]), *fault.proofs),
+        limit=weaker(fault.limit, LIKELY, *limits),
+    )

@@ -9,6 +9,7 @@ import msgspec
 from firstfault.faults.agreement import shells_ends, with_torn_ends
 from firstfault.faults.at_exit import with_needed_ranks
 from firstfault.faults.card_words import with_card_words
+from firstfault.faults.collective_words import reasoned
 from firstfault.faults.death import Death, deaths, with_kernel_words
 from firstfault.faults.effects import launcher_and_slurm
 from firstfault.faults.hang import with_hang
@@ -243,6 +244,7 @@ def _with_loose_words(
     timed_out = {each.process for each in signs if _means(each) == "waited"}
     signs = [e for e in signs if _means(e) != "process.stuck" or e.process not in timed_out]
     loose = [each for each in signs if each.process is None]
+    faults = [reasoned(fault, loose) for fault in faults]
     lost = [each for each in loose if _means(each) in ("waited", "peer-lost")]
     narrow = [each for each in loose if _means(each).startswith(NARROWER)]
     crashes = [f for f in faults if f.cause in ("process.abort", "process.segfault") and f.sure]

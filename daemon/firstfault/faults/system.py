@@ -41,6 +41,8 @@ _NARROWEST = (
     "node.kernel", "storage.hang", "gpu.unhealthy", "gpu.not-visible", "process.stuck",
     "gpu.row-remap", "collective.network",
 )  # fmt: skip
+_CARD_LOST = "gpu.bus-lost"
+_BUS = "kernel.bus-error"
 # What a rank that was hit died of: a poisoned page gives SIGBUS, an oops ends its task.
 _DEADLY = {"kernel.memory-failure": (7, 9), "kernel.oops": (9, 11), "kernel.bug": (9, 11)}
 # What a hang does to others; none of it is surer than the hang.
@@ -297,7 +299,11 @@ def _worth(each: _Seen, told: Told, run: Run) -> str:
 
 
 def _narrowest(signs: Iterable[_Seen]) -> str:
+    signs = list(signs)
     causes = {each.event.means for each in signs}
+    if _CARD_LOST in causes:
+        # The bus below the card says so first: what was lost by it says more.
+        causes -= {each.event.means for each in signs if each.event.signature == _BUS}
     return min(
         causes, key=lambda c: (_NARROWEST.index(c) if c in _NARROWEST else len(_NARROWEST), c)
     )
