@@ -359,6 +359,22 @@ def test_a_silence_lasts_one_of_the_times_that_are_offered(address: str, hours: 
     assert posted(address, "/incidents", "/incidents/1/silence", hours=hours).status_code == 400
 
 
+def test_a_reservation_for_maintenance_is_one_line_however_many_nodes_it_has() -> None:
+    class Upgraded(Remembered):
+        def silences(self, reader: b.Reader) -> tuple[j.Silence, ...]:
+            names = [f"n{n:04d}" for n in range(3000)]
+            return tuple(
+                j.Silence("main", j.NODE, name, NOW, "slurm", "upgrade" if name < "n2990" else "x")
+                for name in names
+            )
+
+    with served(places(Upgraded(ENDS))) as url:
+        page = get(url, "/incidents").text
+
+    assert "<td>2,990 nodes: n[0000-2989]</td>" in page
+    assert "<td>10 nodes: n[2990-2999]</td>" in page
+
+
 def test_an_address_that_somebody_made_up_says_nothing(address: str) -> None:
     for query in ("done=gone&incident=<b>1", "done=free+money&incident=1", "done=gone"):
         assert 'role="status"' not in get(address, f"/incidents?{query}").text

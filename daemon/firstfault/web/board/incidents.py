@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse, Response
 
 from firstfault.model.board import Board, Reader
 from firstfault.model.jobs import FILE_SYSTEM, NODE, Incident, Silence
+from firstfault.readers.nodelist import fold
 from firstfault.web.board.layout import answer, now
 from firstfault.web.places import Place
 from firstfault.web.refusals import Refusal, absent
@@ -38,6 +39,16 @@ class Row(NamedTuple):
     silence: Silence | None
 
 
+class Maintenance(NamedTuple):
+    """A reservation for maintenance, its nodes folded as Slurm prints them, and how many."""
+
+    reservation: str
+    cluster: str | None
+    until: dt.datetime
+    nodes: str
+    count: int
+
+
 def places(board: Board, clock: Callable[[], dt.datetime] = now) -> list[Place]:
     """/incidents and what can be done about one; for administrators."""
 
@@ -52,7 +63,7 @@ def places(board: Board, clock: Callable[[], dt.datetime] = now) -> list[Place]:
             reader,
             going_on=[row for row in rows if row.incident.ended_at is None],
             over=[row for row in rows if row.incident.ended_at is not None],
-            maintenance=[each for each in silences if each.reservation],
+            maintenance=_maintenance(silences),
             silences=[each for each in silences if not each.reservation and id(each) not in about],
             durations=DURATIONS,
             done=_done(request),
@@ -93,6 +104,14 @@ def _row(incident: Incident, silences: tuple[Silence, ...]) -> Row:
         and each.cluster in (None, incident.cluster)
     )
     return Row(incident, _KINDS.get(incident.kind, "Cause"), next(about, None))
+
+
+def _maintenance(silences: tuple[Silence, ...]) -> list[Maintenance]:
+    nodes: dict[tuple[str, str | None, dt.datetime], list[str]] = {}
+    for each in silences:
+        if each.reservation:
+            nodes.setdefault((each.reservation, each.cluster, each.until), []).append(each.name)
+    return [Maintenance(*key, fold(those), len(those)) for key, those in nodes.items()]
 
 
 # A number that any store can hold; a longer one is no incident's.
