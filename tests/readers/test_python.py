@@ -227,8 +227,8 @@ def test_torchs_prefix_tells_an_exception_whose_head_was_cut() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "ValueError: caught, step skipped\n",
-        "[default3]:ValueError: said\n",
+        "ValueError: caught, step skipped\nstep 8\n",
+        "[default3]:ValueError: said\n[default3]:step 8\n",
         HEAD + FRAME + "step: 7 loss 0.5\n",
         HEAD + FRAME + "WARNING: unrelated\n",
         HEAD + FRAME + "INFO:root:unrelated\n",

@@ -199,7 +199,8 @@ class Traceback(msgspec.Struct, frozen=True, gc=False):
     says raised it. ``cut`` is True where the traceback that it led to has no end: what ended the
     process is another one. ``mixed`` is True where other tracebacks stood among its lines: its frames are
     those that are surely its own, perhaps none. ``bare`` is True for an exception's line alone,
-    without a traceback before it, that a signature knows: it may tell of one that was caught. ``worked`` is
+    without a traceback before it, that a signature knows or that its stream ends with: it may tell of
+    one that was caught. ``worked`` is
     True where its stream goes on with several steps of work: it was caught, or what was said before it
     was written after it.
     """

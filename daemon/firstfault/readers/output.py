@@ -71,6 +71,8 @@ class _Stream:
         self.words = LastLines()
         # Whether one of its lines was telling, and where its last steps of work after that are.
         self.signed = False
+        # An exception's line alone that no signature knows, while nothing of its own follows.
+        self.unknown: Traceback | None = None
         self.step: int | None = None
         self.steps: deque[int] = deque(maxlen=_WORK)
 
@@ -90,6 +92,8 @@ class _Stream:
     def pass_over(self, plain: Plain) -> None:
         """Notes that plain lines stood there while it was idle."""
         self.lines += plain.said
+        if plain.said:
+            self.unknown = None
         if last := plain.last_said(KEPT):
             self.offset = last[-1].place.offset
             self.words.pass_over(last, plain.said)
@@ -216,6 +220,7 @@ class _Reading:
             events.extend(stream.fatal.flush())
             events.extend(stream.metrics.flush())
             events.extend(stream.stacks.flush())
+            events += [] if stream.unknown is None else [stream.unknown]
         events += [] if self._over else self._last_words(torn=False)
         # What stood still went on, where a step was counted since.
         events = [e for e in events if not isinstance(e, Stack) or e.place.offset > self._stepped]
@@ -318,8 +323,11 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
     if not ranks and (said := _of_system(line, stream, zone)):
         found += said
         stream.launched = line.place.offset
-    elif not tracebacks.inside:
-        tracebacks.count(text)
+    else:
+        if text and not text.isspace():
+            stream.unknown = None
+        if not tracebacks.inside:
+            tracebacks.count(text)
     # The source in a traceback may hold any words.
     if stream.signed:
         stream.count_work(line)
@@ -329,7 +337,11 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
             found.append(Sign(line.place, line.speaker, sign.id, sign.means, sign.at_most))
             stream.signed = stream.signed or sign.means == "python.arguments"
     elif not found and not tracebacks.inside and (bare := _bare_exception(line)):
-        found.append(bare)
+        sign = meaning("exception", text)
+        if sign is None:
+            stream.unknown = bare
+        elif sign.means not in ("launcher", "stopped"):
+            found.append(bare)
     if size := world_size(line):
         found.append(size)
     if state := collective_state(line):
@@ -337,15 +349,13 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
     return found
 
 
-# An exception's line without its traceback: people paste such, and some programs print no more.
+# An exception's line without its traceback: people paste such, logs are cut before it, and some
+# programs print no more. One that no signature knows counts only as its stream's last word.
 def _bare_exception(line: Line) -> Traceback | None:
     if not any(word in line.text for word in BARE_WORDS):
         return None
     named = bare_exception(line.text)
     if named is None:
-        return None
-    sign = meaning("exception", line.text)
-    if sign is None or sign.means in ("launcher", "stopped"):
         return None
     return Traceback(line.place, line.speaker, None, named[0], named[1][:2_000], (), bare=True)
 

@@ -32,8 +32,11 @@ _EXCEPTION = re.compile(
 _LEVELS = frozenset(
     {"CRITICAL", "DEBUG", "ERROR", "FATAL", "INFO", "NOTE", "Note", "WARN", "WARNING"}
 )
+# A program's own hook logs what nobody caught.
 _BARE = re.compile(
-    r"((?:[\w.]{1,200}\.)?[A-Z]\w{0,100}(?:Error|Exception|Interrupt)): (.*)$", re.DOTALL
+    r"(?:.{0,200}\b[Uu]n(?:caught|handled) (?:[Ee]xception:? )?)?"
+    r"((?:[\w.]{1,200}\.)?[A-Z]\w{0,100}(?:Error|Exception|Interrupt)): (.*)$",
+    re.DOTALL,
 )
 # Each such line has one of these.
 BARE_WORDS = ("Error: ", "Exception: ")
