@@ -242,7 +242,7 @@ def _death(process: Process, mine: list[Happened], closings: list[ClosingSignal]
             text
             for each in raised.seen
             if isinstance(each.event, Traceback)
-            for text in (each.event.message, *(message for _, message in each.event.causes))
+            for text in texts_of(each.event)
         ]
         workers = tuple(sorted({pid for text in texts for pid in _worker_pids(text)}))
         signal = next(filter(None, map(worker_signal, texts)), None)
@@ -272,6 +272,11 @@ def _code(event: object) -> int | None:
             None if event.number is None else event.number * (-1 if event.kind == "signal" else 1)
         )
     return event.exit_code if isinstance(event, ExitNoticed | TableEntry | LauncherEnd) else None
+
+
+def texts_of(event: Traceback) -> tuple[str, ...]:
+    """The messages of an exception and of those that led to it."""
+    return (event.message, *(message for _, message in event.causes))
 
 
 def worker_signal(text: str) -> str | None:

@@ -12,6 +12,7 @@ from firstfault.faults.card_words import with_card_words
 from firstfault.faults.collective_words import reasoned
 from firstfault.faults.death import Death, deaths, with_kernel_words
 from firstfault.faults.effects import launcher_and_slurm
+from firstfault.faults.fatal_words import fatal_errors
 from firstfault.faults.hang import with_hang
 from firstfault.faults.interrupted_stacks import with_stands
 from firstfault.faults.interruption import interruption
@@ -131,6 +132,8 @@ def _without_ranks(
         if not (faults or tasks):
             faults, tasks = of_launchers(run)
         named = tuple(tasks)
+    if not (faults or named):
+        faults = fatal_errors(run)
     if not (faults or named):
         # Ranks that lost a peer, and a launcher that names a signal: the peer's.
         signalled = of_launchers(run)[0]

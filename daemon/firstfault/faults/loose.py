@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from firstfault.faults.death import MUCH, Death, is_exception, says_same, worker_signal
+from firstfault.faults.death import MUCH, Death, is_exception, says_same, texts_of, worker_signal
 from firstfault.faults.effects import is_agents, is_launchers
 from firstfault.faults.exceptions import cause_of, exception_facts, same_key, worth
 from firstfault.faults.processes import proof, with_process
@@ -25,6 +25,7 @@ from firstfault.signatures import EFFECTS, meaning_of_exception
 Scope = tuple[str, int | None]
 # An exception that so many lines followed did not end a job of which nothing else went wrong.
 _WENT_ON = 3
+_CRASHES = ("Segmentation fault", "Aborted")
 # A thread's exception ends no process: a single line after it tells that the work went on.
 _THREADS_WENT_ON = 1
 
@@ -159,7 +160,7 @@ def _owned(fault: Fault, death: Death, told: Sequence[Happened], *, rank_sure: b
         for each in told
         for table in tables
     )
-    limit = weaker(fault.limit, LIKELY) if late else fault.limit
+    limit = fault.limit if _may_raise(death) and not late else weaker(fault.limit, LIKELY)
     owned = msgspec.structs.replace(with_process(fault, death), limit=limit)
     return msgspec.structs.replace(owned, rank_sure=rank_sure and not late)
 
@@ -177,13 +178,15 @@ def _fault(key: str, seen: Sequence[Happened], *, alone: bool) -> Fault:
     means = None if sign is None else sign.means
     cause = cause_of(event, means)
     killed = cause == "worker-killed"
-    limit = POSSIBLE if killed else worth(event, sign, cut=all(each.cut for each in seen))
+    signal = next(filter(None, map(worker_signal, texts_of(event))), None)
+    limit = worth(event, sign, cut=all(each.cut for each in seen))
+    if killed:
+        # A kill may be any kernel's or person's, a bus error a full /dev/shm.
+        limit = weaker(limit, LIKELY) if signal in _CRASHES else POSSIBLE
     if all(isinstance(e.event, Traceback) and _was_survived(e.event) for e in seen):
         limit = weaker(limit, LIKELY)
     return Fault(
-        cause=WORKER_CAUSES.get(worker_signal(event.message) or "", "process.killed")
-        if killed
-        else cause,
+        cause=WORKER_CAUSES.get(signal or "", "process.killed") if killed else cause,
         key=key,
         host=event.speaker.host,
         at=event.at,
