@@ -281,3 +281,21 @@ def test_metrics_that_are_named_like_errors_are_steps_of_work() -> None:
     quoted = [*made.noticed(1, 701, -11), *made.table((3, 1, -11, 701))]
 
     assert sure_cause(made.judged(made.console(quoted, ["resuming"], steps))) is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ERROR 10:00:01 validation failed", *CAUGHT, "INFO 10:00:01 leaving with status 5"],
+        ["Example:", *(f"    {line}" for line in CAUGHT), "see --help"],
+    ],
+)
+@pytest.mark.parametrize("label", [True, False])
+def test_an_exception_of_nobody_is_not_surely_why_a_program_ended_with_a_code_of_its_own(
+    words: list[str], label: bool
+) -> None:
+    lines = [*WORK, *words, *made.noticed(0, 700, 5), *made.table((0, 0, 5, 700))]
+    console = made.console(made.of_task(0, lines) if label else lines, ENDED)
+    verdict = made.judged(console, made.accounting("FAILED", "5:0"))
+
+    assert sure_cause(verdict) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from firstfault.model import verdict as v
+from firstfault.model.document import Document
 from tests.diagnosis import made
 from tests.diagnosis.made import sure_cause
 
@@ -66,3 +67,65 @@ def test_a_quote_of_another_job_does_not_make_the_output_another_jobs(what: str 
     )
 
     assert sure_cause(verdict) == "python.exception"
+
+
+def quoted_last(host: str) -> Document:
+    """A console of a segfault on c1, behind which the script prints another labelled log."""
+    ended = [*made.noticed(1, 701, -11), *made.table((1, 1, -11, 701))]
+    other = [*made.WORK[:20], *made.hooked(1, made.raised("KeyError: 3"))]
+    return made.console(
+        made.of_task(0, made.WORK, ended),
+        made.task_ended("c1", 0),
+        ["+ tail -n 30 slurm-499.out"],
+        made.of_task(0, other),
+        made.task_ended(host, 0),
+    )
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        [quoted_last("c7")],
+        [quoted_last("c7"), made.accounting("FAILED")],
+        [quoted_last("c1"), made.accounting("FAILED")],
+    ],
+    ids=["another node", "a node that is not the job's", "more launches than steps"],
+)
+def test_a_log_that_is_printed_behind_the_jobs_end_makes_nothing_sure(
+    evidence: list[Document],
+) -> None:
+    verdict = made.judged(*evidence)
+
+    assert sure_cause(verdict) is None
+    assert any("a launch more" in note for note in verdict.notes)
+
+
+def test_a_second_step_that_accounting_has_is_the_jobs_own() -> None:
+    console = quoted_last("c1")
+    steps = made.accounting("FAILED").excerpts[0].data.decode().splitlines()
+    sacct = made.document("sacct.txt", [*steps, steps[-1].replace("500.0", "500.1")])
+
+    assert sure_cause(made.judged(console, sacct)) == "python.exception"
+
+
+@pytest.mark.parametrize(
+    ("error", "sure"),
+    [
+        ("ConfigError: not started: the last run died of CUDA out of memory. Tried to", None),
+        ("RuntimeError: will not resume after a CUDA out of memory error", None),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate", "memory.gpu-oom"),
+        ("TrainError: rank 3: CUDA out of memory. Tried to allocate", "memory.gpu-oom"),
+    ],
+)
+def test_telling_words_behind_a_sentence_may_be_of_another_run(
+    error: str, sure: str | None
+) -> None:
+    words = made.hooked(1, made.raised(error))
+    failed = [*made.noticed(1, 701, 1), *made.table((1, 1, 1, 701))]
+    verdict = made.judged(
+        made.console(made.of_task(0, made.WORK, words, failed), made.task_ended("c1", 0)),
+        made.accounting("FAILED", nodes="c1"),
+    )
+
+    assert verdict.cause.id == "memory.gpu-oom"
+    assert sure_cause(verdict) == sure

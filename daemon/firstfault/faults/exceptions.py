@@ -42,6 +42,8 @@ _ADVICE = re.compile(
 _MOST_LINES, _LONGEST_LINE = 4, 200
 # Whole sentences in quotes; a path or a name is none.
 _QUOTE = re.compile(r"(?<![\w\]])(['\"`])(?=[^'\"`\s]{1,40} [^'\"`\s]{1,40} )[^'\"`]{1,400}\1")
+# Words of a sentence, before others.
+_SENTENCE = re.compile(r"(?:[A-Za-z'-]{1,40}[,:;]? ){3}")
 
 
 def own_frame(frames: Sequence[Frame]) -> Frame | None:
@@ -83,7 +85,8 @@ def worth(event: Traceback, said: Signature | None, *, cut: bool) -> str:
     if said is not None:
         # An envelope in a rank's own words: what was in it is not told.
         limit = POSSIBLE if said.means == "launcher" else said.at_most
-        return weaker(limit, LIKELY) if _is_quoted(event, said) else limit
+        doubt = _is_quoted(event, said) or _is_retold(event, said)
+        return weaker(limit, LIKELY) if doubt else limit
     unclear = (
         is_collectives(event) or _BROKEN_LINK.search(event.type) or _WORKER.match(event.message)
     )
@@ -97,6 +100,17 @@ def _is_quoted(event: Traceback, said: Signature) -> bool:
         return False
     left = meaning_of_exception(event.type, bare)
     return left is None or left.means != said.means
+
+
+# Several words of a program's own before the telling ones: it may tell of another run.
+def _is_retold(event: Traceback, said: Signature) -> bool:
+    inner = event.frames[-1].file if event.frames else "<"
+    head = f"{event.type}: "
+    if _LIBRARY.search(inner) or not event.message:
+        return False
+    match = re.search(said.pattern, head + event.message)
+    before = event.message[: max(0, match.start() - len(head))] if match else ""
+    return bool(_SENTENCE.match(before))
 
 
 def same_key(event: Traceback, means: str | None) -> str:

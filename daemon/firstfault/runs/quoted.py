@@ -2,16 +2,19 @@
 
 A script that prints the log of the run before quotes its end, and then its own job works. srun's
 words name nodes: where accounting tells the job's, and several steps of work follow, those on other
-nodes are the other job's.
+nodes are the other job's. A log that is printed after the job's own end looks like a launch more: nodes
+that no other launch was on tell it, and that accounting has fewer steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import combinations
 
 import msgspec
 
 from firstfault.model.event import Event, MemoryPoll, NodeFailure, TaskEnd
+from firstfault.model.run import Run
 from firstfault.runs.folders import short
 from firstfault.runs.reading import Read
 
@@ -47,3 +50,23 @@ def _is_quoted(event: Event, names: frozenset[str], worked: int) -> bool:
     if not isinstance(event, TaskEnd | NodeFailure | MemoryPoll) or event.host is None:
         return False
     return short(event.host) not in names and event.place.offset < worked
+
+
+def may_quote(launches: Sequence[Iterable[Run]], nodes: tuple[str, ...], steps: int) -> bool:
+    """Whether a launch may be another job's: by srun's words on its tasks' ends.
+
+    They name nodes that are not the job's ``nodes`` or, where those are not known, none that another
+    launch ended on; or more launches ended so than accounting has ``steps`` (0: not known).
+    """
+    ended = [hosts for launch in launches if (hosts := _ended_on(launch))]
+    if 0 < steps < len(ended):
+        return True
+    if nodes:
+        names = {short(node) for node in nodes}
+        return len(ended) > 1 and any(hosts.isdisjoint(names) for hosts in ended)
+    return any(one.isdisjoint(other) for one, other in combinations(ended, 2))
+
+
+def _ended_on(launch: Iterable[Run]) -> set[str]:
+    events = (each.event for run in launch for each in run.happened)
+    return {short(event.host) for event in events if isinstance(event, TaskEnd) and event.host}

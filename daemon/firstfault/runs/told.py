@@ -8,13 +8,13 @@ from typing import TypeVar
 from firstfault.model.case import Case
 from firstfault.model.document import Document
 from firstfault.model.event import Cancelled, EndFacts, NodeFailure, OomNoticed, TaskEnd
-from firstfault.model.run import Happened, Told
+from firstfault.model.run import Happened, Run, Told
 from firstfault.model.slurm import JobFacts
 from firstfault.readers import nodelist
 from firstfault.readers.kind import Kind
 from firstfault.runs.kernel_logs import kernel_logs
-from firstfault.runs.launch import of_launch
-from firstfault.runs.quoted import without_quotes
+from firstfault.runs.launch import OfLaunch, of_launch
+from firstfault.runs.quoted import may_quote, without_quotes
 from firstfault.runs.reading import (
     Read,
     document_order,
@@ -26,12 +26,13 @@ from firstfault.runs.reading import (
     read_documents,
     with_slurms_names,
 )
-from firstfault.runs.splitting import launches
+from firstfault.runs.splitting import Launch, launches
 
 T = TypeVar("T")
 # What reads documents, in their order.
 ReadAll = Callable[[Sequence[Document]], list[Read]]
 _ANOTHERS = "The output names no node of the job that accounting tells of: it may be another job's."
+_QUOTED = "By srun's words the output holds a launch more than the job had: it may quote a log."
 _CLASH = "Several steps place the same task on different hosts: hosts are left open."
 
 
@@ -50,12 +51,13 @@ def told(case: Case, read_all: ReadAll = read_documents) -> Told:
     known = named_hosts(reads, nodes)
     reads = [of_folder(each, known) for each in reads]
     own = {facts.id, facts.raw_id} if facts else {end.job for end in ends}
-    found = [
-        of_launch(launch, nodes)
-        for launch in launches(reads, frozenset(job for job in own if job is not None))
-    ]
+    parts = launches(reads, frozenset(job for job in own if job is not None))
+    found = [of_launch(launch, nodes) for launch in parts]
     if any(each.clashes for each in found):
         notes.append(_CLASH)
+    if may_quote(_since_requeue(parts, found), nodes, _steps(facts)):
+        mixed = True
+        notes.append(_QUOTED)
     happened = [one for each in found for run in each.runs for one in run.happened]
     jobs = _jobs(happened, facts) | (frozenset() if facts else jobs_named(reads))
     return Told(
@@ -87,6 +89,16 @@ def told(case: Case, read_all: ReadAll = read_documents) -> Told:
             if each.output is not None and each.output.worked.offset >= 0
         ),
     )
+
+
+# The launches of the job's present life: it may have been on other nodes before.
+def _since_requeue(parts: Sequence[Launch], found: Sequence[OfLaunch]) -> list[tuple[Run, ...]]:
+    last = max((part.requeue for part in parts), default=0)
+    return [each.runs for part, each in zip(parts, found, strict=True) if part.requeue == last]
+
+
+def _steps(facts: JobFacts | None) -> int:
+    return sum(step.id.isdigit() for step in facts.steps) if facts else 0
 
 
 # srun and slurmstepd name nodes as accounting does: where none of those is the job's, the output is
