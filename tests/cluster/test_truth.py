@@ -195,6 +195,16 @@ def test_a_node_tells_which_of_its_gpus_the_job_had(on_gpus: dict[str, str], dae
     assert record["environment"]["SLURM_JOB_GPUS"] == "0,1"
 
 
+def test_the_output_of_another_jobs_task_tells_nothing_of_a_job_without_one(
+    on_gpus: dict[str, str], daemon: Truth
+) -> None:
+    assert list((daemon.base / "work").glob(f"slurm-{on_gpus['array']}_*.out"))
+    job = daemon.submit("rm slurm-$SLURM_JOB_ID.out; exit 3")
+    assert daemon.over(job) == "FAILED"
+
+    assert daemon.verdict(job)["cause"]["id"] == "unknown"
+
+
 def test_a_preempted_job_is_judged_and_not_posted(daemon: Truth) -> None:
     job = daemon.submit("sleep 300", "--nodelist=n3", "--exclusive", "--no-requeue")
     daemon.running(job)
@@ -222,7 +232,7 @@ def test_a_requeue_by_hand_is_no_failure(daemon: Truth) -> None:
 def test_a_cancellation_is_posted_unless_it_was_the_owners(daemon: Truth) -> None:
     own, others = daemon.submit("sleep 300"), daemon.submit("sleep 300")
     for job in (own, others):
-        daemon.running(job)
+        daemon.wait((daemon.base / f"work/slurm-{job}.out").exists, f"the script of {job}")
     daemon.cancel(own)
     daemon.ask("scancel", others)
 

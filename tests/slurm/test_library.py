@@ -65,6 +65,19 @@ def test_a_window_gives_bad_ends_only(pyslurm: PyslurmStandIn, asked: Library) -
     assert asked.ended(ENDED_AT + day, ENDED_AT + 2 * day) == []
 
 
+def test_a_job_of_which_accounting_has_the_end_alone_is_not_known_yet(
+    pyslurm: PyslurmStandIn, asked: Library
+) -> None:
+    pyslurm.jobs["1"] |= {"name": "allocation", "user_name": "root", "user_id": 0}
+    pyslurm.jobs["1"] |= {"partition": None, "account": None}
+    pyslurm.know(pyslurm.jobs)
+    day = dt.timedelta(days=1)
+
+    assert list(asked.facts(["1", "2"])) == ["2"]
+    ended = {facts.id: facts.user for facts in asked.ended(ENDED_AT - day, ENDED_AT + day)}
+    assert ended == {"1": None, "2": "alice"}
+
+
 def test_tasks_of_arrays_and_components_are_named_as_sacct_names_them(
     pyslurm: PyslurmStandIn, asked: Library
 ) -> None:

@@ -106,6 +106,29 @@ def test_a_window_is_asked_for_in_utc_and_gives_bad_ends_within_it(tmp_path: Pat
     assert "--allocations" in asked
 
 
+# As 22.05.8 had it for up to five seconds of a job that ended within them.
+END_ALONE = {"JobName": "allocation", "User": "root", "UID": "0", "Partition": "", "Account": ""}
+
+
+def test_a_job_of_which_accounting_has_the_end_alone_is_not_known_yet(tmp_path: Path) -> None:
+    sacct = SacctProgram(tmp_path / "bin")
+    again = row("2", "FAILED", Partition="main", JobName="allocation")
+    sacct.know({"1": [row("1", "FAILED", **END_ALONE)], "2": [again]})
+
+    assert list(Sacct(sacct.path, 20).facts(["1", "2"])) == ["2"]
+
+
+def test_an_end_whose_beginning_never_came_is_nobodys(tmp_path: Path) -> None:
+    sacct = SacctProgram(tmp_path / "bin")
+    sacct.know({"1": [row("1", "FAILED", **END_ALONE)]})
+    hour = dt.timedelta(hours=1)
+
+    (facts,) = Sacct(sacct.path, 20).ended(END - hour, END)
+
+    assert (facts.state, facts.nodes) == ("FAILED", "n1")
+    assert (facts.name, facts.user, facts.uid) == (None, None, None)
+
+
 def test_all_configured_clusters_are_asked_about(tmp_path: Path) -> None:
     sacct = SacctProgram(tmp_path / "bin")
     Sacct(sacct.path, 20, ("c1", "c2")).facts(["1"])

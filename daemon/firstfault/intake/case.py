@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from firstfault.model.case import Case, NodeCoverage
 from firstfault.model.document import Clock, Document, Excerpt, Packer, dictionary
-from firstfault.model.evidence import EvidenceRecord, RecordFile, documents
+from firstfault.model.evidence import Coverage, EvidenceRecord, RecordFile, documents
 from firstfault.model.slurm import JobFacts
 from firstfault.readers import nodelist
 
@@ -23,6 +24,8 @@ class _Copy(msgspec.Struct, frozen=True):
     document: Document
 
 
+# What Slurm calls the output of an array's task where nobody named it.
+_TASK_OUTPUT = re.compile(r"(?:.*/)?slurm-([0-9]{1,20})_([0-9]{1,20})\.out", re.DOTALL)
 # From so many nodes on, memory counts for more than time.
 _MANY = 1000
 
@@ -35,7 +38,7 @@ def case(records: Sequence[EvidenceRecord], facts: JobFacts | None) -> Case:
     machine); such a document has no host, for nothing in it as a whole tells whose it is. The
     same records in another order give the same case.
     """
-    newest = _newest(records)
+    newest = [_without_other_tasks(record, facts) for record in _newest(records)]
     found: list[Document] = []
     copies: list[_Copy] = []
     packer: Packer | None = None
@@ -65,6 +68,37 @@ def _newest(records: Sequence[EvidenceRecord]) -> list[EvidenceRecord]:
     for record in sorted(records, key=lambda r: (r.ended_at, r.collected_at, r.id)):
         by_node[record.node] = record
     return [by_node[node] for node in _natural(by_node)]
+
+
+# Before Slurm told the Epilog where the output went (SLURM_JOB_STDOUT), a node could only guess that
+# the newest file with the name of an array's task is the job's.
+def _without_other_tasks(record: EvidenceRecord, facts: JobFacts | None) -> EvidenceRecord:
+    if facts is None or record.environment.get("SLURM_JOB_STDOUT"):
+        return record
+    others = {
+        file.name
+        for file in record.files
+        if file.what == "job-output" and _is_other_tasks(file.name, facts)
+    }
+    if not others:
+        return record
+    return msgspec.structs.replace(
+        record,
+        files=tuple(file for file in record.files if file.name not in others),
+        coverage=tuple(
+            Coverage(row.what, "none", row.path, "not-of-job", "it is another job's output")
+            if row.path in others
+            else row
+            for row in record.coverage
+        ),
+    )
+
+
+def _is_other_tasks(path: str, facts: JobFacts) -> bool:
+    named = _TASK_OUTPUT.fullmatch(path)
+    if named is None or path in (facts.stdout, facts.stderr):
+        return False
+    return named[1] != (facts.raw_id or facts.id) and f"{named[1]}_{named[2]}" != facts.id
 
 
 def _natural(nodes: Iterable[str]) -> list[str]:

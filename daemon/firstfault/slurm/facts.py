@@ -47,15 +47,33 @@ class SlurmFacts(Protocol):
     def facts(self, job_ids: Sequence[str]) -> dict[str, list[JobFacts]]:
         """Every incarnation of each job, by the id asked for; unknown jobs are left out.
 
-        The leader of a heterogeneous job has the GPUs of all components.
+        The leader of a heterogeneous job has the GPUs of all components. An incarnation of which
+        accounting has the end alone (`is_begun`) is unknown.
         ``job_ids`` are plain numbers (JobIDRaw). Raises `FactsError`.
         """
 
     def ended(self, since: dt.datetime, until: dt.datetime) -> list[JobFacts]:
         """Every incarnation that ended in one of `BAD_ENDS` from ``since`` to ``until``.
 
-        Without its steps. Raises `FactsError`.
+        Without its steps; one of which accounting has the end alone is nobody's. Raises
+        `FactsError`.
         """
+
+
+def is_begun(facts: JobFacts) -> bool:
+    """False while accounting has a job's end and not its beginning.
+
+    slurmctld tells of beginnings every five seconds, of ends at once. A record that slurmdbd makes
+    of an end alone is called "allocation", is root's and has no partition (seen of 22.05.8).
+    """
+    return facts.name != "allocation" or facts.partition is not None
+
+
+def of_nobody(facts: JobFacts) -> JobFacts:
+    """``facts`` without what only a job's beginning tells, where that is not known."""
+    if is_begun(facts):
+        return facts
+    return msgspec.structs.replace(facts, name=None, user=None, uid=None)
 
 
 def with_all_gpus(answers: Sequence[JobFacts]) -> list[JobFacts]:

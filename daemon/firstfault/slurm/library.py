@@ -19,7 +19,7 @@ import msgspec
 from firstfault.model.slurm import JobFacts
 from firstfault.readers.pyslurm_job import job_facts
 from firstfault.readers.stdio import with_paths
-from firstfault.slurm.facts import BAD_ENDS, FactsError, with_all_gpus
+from firstfault.slurm.facts import BAD_ENDS, FactsError, is_begun, of_nobody, with_all_gpus
 from firstfault.slurm.worker import Worker, WorkerError
 
 CAP_BYTES = 64 * 1024 * 1024
@@ -59,14 +59,15 @@ class Library:
         for start in range(0, len(unique), BATCH):
             batch = unique[start : start + BATCH]
             for facts in with_all_gpus(self._ask({"ids": [int(job) for job in batch]})):
-                found.setdefault(facts.raw_id or facts.id, []).append(facts)
+                if is_begun(facts):
+                    found.setdefault(facts.raw_id or facts.id, []).append(facts)
         return {job: found[job] for job in unique if job in found}
 
     def ended(self, since: dt.datetime, until: dt.datetime) -> list[JobFacts]:
         """See `firstfault.slurm.facts.SlurmFacts`; of each job the last incarnation only."""
         window = {"start": int(since.timestamp()), "end": math.ceil(until.timestamp())}
         return [
-            facts
+            of_nobody(facts)
             for facts in self._ask(window)
             if facts.state in BAD_ENDS
             and facts.ended_at is not None

@@ -21,7 +21,7 @@ from firstfault.model.slurm import JobFacts
 from firstfault.readers.sacct import parse_records
 from firstfault.readers.stdio import with_paths
 from firstfault.slurm.command import Output, run
-from firstfault.slurm.facts import BAD_ENDS, FactsError, with_all_gpus
+from firstfault.slurm.facts import BAD_ENDS, FactsError, is_begun, of_nobody, with_all_gpus
 
 CAP_BYTES = 64 * 1024 * 1024
 BATCH = 500
@@ -90,7 +90,7 @@ class Sacct:
                 # "JobIDRaw" is what the nodes know; "JobID" names an array's task. The number of
                 # an array brings all of its tasks, that of a heterogeneous job all components.
                 job = facts.raw_id or facts.id
-                if job in batch:
+                if job in batch and is_begun(facts):
                     found.setdefault(job, []).append(facts)
         return found
 
@@ -107,7 +107,7 @@ class Sacct:
             return self.ended(since, half) + self.ended(half, until)
         # Some versions select a little more than they were asked for.
         return [
-            facts
+            of_nobody(facts)
             for facts in found
             if facts.state in BAD_ENDS
             and facts.ended_at is not None
