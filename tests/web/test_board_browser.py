@@ -30,6 +30,8 @@ PHONE, TABLET, DESK = (
     {"width": 820, "height": 1100},
     {"width": 1440, "height": 900},
 )
+# As narrow as tables get.
+NARROW_TABLET, NARROW_DESK = {"width": 721, "height": 900}, {"width": 1001, "height": 700}
 PAGES = (
     "/",
     "/?span=30d",
@@ -72,6 +74,11 @@ BOARDS = {
     "many": lambda: Remembered(ends(5000)),
     "hostile": lambda: Remembered([_hostile(each) for each in ENDS[:60]]),
 }
+
+
+def sizes(kind: str) -> tuple[dict[str, int], ...]:
+    """The screens that a board of this kind is tried on."""
+    return (PHONE, NARROW_TABLET, TABLET, NARROW_DESK, DESK) if kind == "a few" else (PHONE,)
 
 
 def paths(kind: str) -> tuple[str, ...]:
@@ -118,7 +125,7 @@ def test_every_page_fits_every_screen_and_the_console_stays_empty(
 ) -> None:
     wide = []
     with served(places(BOARDS[kind]())) as url:
-        for size in (PHONE, TABLET, DESK) if kind == "a few" else (PHONE,):
+        for size in sizes(kind):
             with reading(browser, viewport=size, java_script_enabled=scripts) as page:
                 for path in paths(kind):
                     answer = page.goto(url + path)
