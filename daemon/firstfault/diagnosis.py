@@ -19,6 +19,7 @@ from firstfault.model.event import (
     LastWords,
     LaunchBegan,
     LaunchFailure,
+    Member,
     Sign,
     SlurmNote,
     Stack,
@@ -108,7 +109,7 @@ def _is_alarming(event: Event) -> bool:
         return event.means != "finished"
     if isinstance(event, Traceback):
         return not event.followed
-    begun = LaunchBegan | WorkersStarted | WorldSize
+    begun = LaunchBegan | WorkersStarted | WorldSize | Member
     harmless = EndFacts | SlurmNote | TaskStatus | Xid | LastWords | Stack
     return not isinstance(event, harmless | begun)
 

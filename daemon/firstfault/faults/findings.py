@@ -20,13 +20,13 @@ from firstfault.faults.kubernetes import pod_faults
 from firstfault.faults.launchers import of_launchers
 from firstfault.faults.loose import ranks_write_to_console, unattributed
 from firstfault.faults.memory import in_window, is_of_job, oom_faults
-from firstfault.faults.owners import with_owners
+from firstfault.faults.owners import nccls_host, with_owners
 from firstfault.faults.processes import NARROWER, of_death, proof, surroundings, unnamed, worded
 from firstfault.faults.silence import has_untold_ends, silent_faults
 from firstfault.faults.slurm import slurm_faults
 from firstfault.faults.system import strange_signs, with_kernel_signs
 from firstfault.faults.tasks import killed_launchers, of_tasks, other_exits
-from firstfault.model.event import OomKill, Sign, TaskEnd, Traceback, Trap
+from firstfault.model.event import LastWords, OomKill, Sign, TaskEnd, Traceback, Trap
 from firstfault.model.fault import Effect, Fault, Findings, Proof
 from firstfault.model.run import Happened, Process, Run, Told
 from firstfault.model.verdict import CONFIRMED, LIKELY, ExceptionFacts, weaker
@@ -95,6 +95,8 @@ def _gathered(told: Told, run: Run, ends: Sequence[Death]) -> _Gathered:
     if has_untold_ends(run, {effect.process for effect in effects if effect.process}):
         # Another task's ranks are not known: one of them may have been first.
         named = tuple(_overheard(fault) for fault in named)
+    stopped = {e.process for e in run.happened if _was_signalled(e.event)}
+    named = tuple(_overheard(each) if each.process in stopped else each for each in named)
     return _Gathered(faults, effects, named, tuple(loose.effects))
 
 
@@ -148,6 +150,11 @@ def _with_useless_work(faults: list[Fault]) -> list[Fault]:
     if len(faults) != 1 or faults[0].cause != "training.nan" or faults[0].sure:
         return faults
     return [msgspec.structs.replace(faults[0], sure=True, limit=LIKELY)]
+
+
+# Why such a program ended, whoever sent the signal knows.
+def _was_signalled(event: object) -> bool:
+    return isinstance(event, LastWords) and event.signalled
 
 
 def _overheard(fault: Fault) -> Fault:
@@ -304,7 +311,7 @@ def _signs(rest: Sequence[Happened], *, aborts: bool) -> list[Fault]:
             cause=means,
             key=means,
             process=found[0].process,
-            host=found[0].process.host if found[0].process else None,
+            host=_host(found),
             sources=frozenset({"rank"}),
             proofs=tuple(dict.fromkeys(proof(each) for each in found[:3])),
             sure=False,
@@ -312,6 +319,11 @@ def _signs(rest: Sequence[Happened], *, aborts: bool) -> list[Fault]:
         )
         for means, found in sorted(seen.items())
     ]
+
+
+def _host(found: Sequence[Happened]) -> str | None:
+    process = found[0].process
+    return (process and process.host) or nccls_host(found)
 
 
 def _at_most(found: Sequence[Happened]) -> list[str]:

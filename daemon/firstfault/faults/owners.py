@@ -10,6 +10,7 @@ NCCL 2.4 to 2.28): they are the rank's that has that pid there.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -23,10 +24,7 @@ from firstfault.model.event import (
     Traceback,
 )
 from firstfault.model.run import Happened, Process, Run, Told
-
-_NCCL = re.compile(
-    r"(?P<host>[\w.-]{1,253}):(?P<pid>\d{1,10}):\d{1,10} \[-?\d{1,4}\] .{0,120}?NCCL WARN "
-)
+from firstfault.readers.communicators import PREFIX
 
 
 def with_owners(told: Told, run: Run) -> Run:
@@ -37,6 +35,16 @@ def with_owners(told: Told, run: Run) -> Run:
         return run
     happened = tuple(_owned(each, owners) for each in run.happened)
     return msgspec.structs.replace(run, happened=happened)
+
+
+def nccls_host(signs: Sequence[Happened]) -> str | None:
+    """The one host that all of NCCL's lines in ``signs`` name, where each is NCCL's."""
+    hosts = {match and match["host"] for match in map(_prefix, signs)}
+    return hosts.pop() if len(hosts) == 1 else None
+
+
+def _prefix(each: Happened) -> re.Match[str] | None:
+    return PREFIX.search(each.event.place.text)
 
 
 def _with_pids(run: Run) -> Run:
@@ -56,7 +64,7 @@ def _is_nccls(each: Happened) -> bool:
 
 
 def _named(each: Happened, by_pid: dict[int, list[Process]]) -> Happened:
-    match = _NCCL.search(each.event.place.text)
+    match = _prefix(each)
     if match is None:
         return each
     host = match["host"].partition(".")[0]

@@ -484,6 +484,22 @@ class WorldSize(msgspec.Struct, frozen=True, gc=False):
     rank: int | None = None
 
 
+class Member(msgspec.Struct, frozen=True, gc=False):
+    """NCCL said which rank of a communicator of ``size`` ranks a process is.
+
+    ``rank`` is the global rank only where the communicator is all ranks'; else, and where that
+    is not known, ``known`` is False.
+    """
+
+    place: Place
+    speaker: Speaker
+    host: str
+    pid: int
+    rank: int
+    size: int
+    known: bool = False
+
+
 class WorkStatus(msgspec.Struct, frozen=True, gc=False):
     """A rank's NCCL watchdog said how far the rank had come in a process group's collectives.
 
@@ -543,7 +559,8 @@ class LastWords(msgspec.Struct, frozen=True, gc=False):
     where the line speaks of an end, a checkpoint or another long work, ``cut`` where the last of
     its output was not written. ``written_at`` is when its file was last written, ``lines`` how
     many it said, of ``line_bytes`` on average. ``flushed`` is True where lines were surely written as
-    they were said.
+    they were said. ``signalled`` is True where one of the last lines speaks of a signal that ends
+    programs in order.
     """
 
     place: Place
@@ -559,6 +576,7 @@ class LastWords(msgspec.Struct, frozen=True, gc=False):
     written_at: dt.datetime | None = None
     line_bytes: float = 0.0
     flushed: bool = False
+    signalled: bool = False
 
 
 class EndFacts(msgspec.Struct, frozen=True, gc=False):
@@ -610,6 +628,7 @@ Event = (
     | LaunchBegan
     | LauncherEnd
     | WorldSize
+    | Member
     | WorkStatus
     | RecordedWork
     | Lagging

@@ -13,6 +13,7 @@ from firstfault.model.event import (
     AgentSignalled,
     Cancelled,
     Event,
+    Member,
     Sign,
     Stack,
     StepEnded,
@@ -21,6 +22,7 @@ from firstfault.model.event import (
 from firstfault.model.line import Line, Speaker
 from firstfault.readers.advance import Advance, Advances, Worked, advanced_to, progress
 from firstfault.readers.collectives import collective_state
+from firstfault.readers.communicators import member
 from firstfault.readers.elastic import StartReader, agent_event
 from firstfault.readers.fatal import FatalErrorReader
 from firstfault.readers.last_words import KEPT, LastLines, are_flushed
@@ -259,7 +261,9 @@ def _is_slurms(text: str) -> bool:
 
 
 def _is_telling(event: Event) -> bool:
-    return not (isinstance(event, Sign) and event.means == "finished")
+    return not (
+        isinstance(event, Member) or (isinstance(event, Sign) and event.means == "finished")
+    )
 
 
 def _is_torn(found: Sequence[Event]) -> bool:
@@ -344,6 +348,8 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
             found.append(bare)
     if size := world_size(line):
         found.append(size)
+    if joined := member(line):
+        found.append(joined)
     if state := collective_state(line):
         found.append(state)
     return found

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from firstfault.readers import (
     collectives,
+    communicators,
     fatal,
     launchers,
     metrics,
@@ -25,6 +26,7 @@ from firstfault.streams.passages import Telling
 
 _OF_READERS = (
     *collectives.WORDS,
+    communicators.WORD,
     fatal.WORD,
     *launchers.WORDS,
     *metrics.WORDS,

@@ -18,6 +18,7 @@ from firstfault.model.event import (
     LastWords,
     LaunchBegan,
     LauncherEnd,
+    Member,
     OomNoticed,
     RecordedWork,
     ShellKill,
@@ -37,6 +38,7 @@ from firstfault.model.run import Happened, Run
 from firstfault.readers.elastic import of_agent
 from firstfault.readers.kind import Kind
 from firstfault.runs.attempts import Attempts
+from firstfault.runs.communicators import with_communicator_ranks
 from firstfault.runs.parts import Seen, died_alike, heard, parts_of, twins
 from firstfault.runs.reading import Read
 from firstfault.runs.roster import Roster
@@ -45,7 +47,7 @@ from firstfault.runs.tasks import are_surely_ranks, with_task_ranks
 from firstfault.streams.lines import run_folder
 
 # What tells who takes part, not what went wrong.
-_BENIGN = (WorkersStarted, GroupEnded, LaunchBegan, WorldSize)
+_BENIGN = (WorkersStarted, GroupEnded, LaunchBegan, WorldSize, Member)
 # Kernel events, Slurm's lines and a job's facts belong to every attempt; the judge sorts them.
 _OF_ATTEMPTS = (
     AgentSignalled,
@@ -86,7 +88,8 @@ class _Parts(msgspec.Struct, frozen=True, gc=False):
 
 def of_launch(launch: Launch, nodes: tuple[str, ...]) -> OfLaunch:
     """The runs of one launch of a job on ``nodes`` (empty where they are not known)."""
-    given = launch = msgspec.structs.replace(launch, reads=_in_last_attempt(launch.reads))
+    reads = with_communicator_ranks(_in_last_attempt(launch.reads))
+    given = launch = msgspec.structs.replace(launch, reads=reads)
     reads = with_task_ranks(launch.reads)
     if reads is not launch.reads:
         launch = msgspec.structs.replace(launch, reads=reads)

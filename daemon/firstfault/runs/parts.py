@@ -13,6 +13,7 @@ from firstfault.model.event import (
     FatalError,
     Frame,
     LauncherEnd,
+    Member,
     TableEntry,
     Traceback,
     WorkersStarted,
@@ -99,6 +100,10 @@ def _part(event: Event, attempt: int, *, lone_agent: bool, nodes: int) -> Seen |
         if event.launcher == "spawn" and lone_agent and nodes <= 1:
             # On one node the index of a process is its rank.
             rank = local
+    elif isinstance(event, Member):
+        if not event.known:
+            return None
+        rank, host, pid = event.rank, event.host, event.pid
     elif isinstance(event, WorldSize):
         rank = event.rank if event.rank is not None else rank
     if local is None and rank is None:
