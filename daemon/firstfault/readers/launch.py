@@ -30,6 +30,12 @@ WORDS = (
     "couldn't start container",
     "failed with rc",
     "Only allocated",
+    "srun: fatal: ",
+    "sbatch: fatal: ",
+    "salloc: fatal: ",
+    "srun: unrecognized option",
+    "srun: invalid option",
+    "srun: option ",
 )
 _STEPD = r"(?:slurmstepd(?:-(?P<node>[\w.-]{1,253}))?: (?:error|fatal): |^\[\d{4}-[^\]\s]{1,40}\] (?:error|fatal): )"
 _STEP = r"(?:StepId=|step |job step )?(?P<id>\d{1,19}(?:\+\d{1,9})?(?:\.[\w+]{1,40})?)"
@@ -50,10 +56,20 @@ _COMMANDS = (
         re.compile(r"srun: error: Unable to create (?:job step|step for job (?P<id>\d{1,19})): "),
     ),
     ("step", re.compile(r"srun: error: Only allocated \d{1,9} nodes asked for \d")),
+    # Variables that contradict each other, no configuration: srun ends by its fatal().
+    ("step", re.compile(r"srun: fatal: (?!Can not execute )")),
+    (
+        "step",
+        re.compile(
+            r"^srun: (?:(?:unrecognized|invalid) option (?:--|')|"
+            r"option '[^']{1,80}' (?:is ambiguous|requires an argument))"
+        ),
+    ),
     (
         "submission",
         re.compile(
-            r"(?:sbatch: error: (?:Batch job submission failed: |Unable to open file )|"
+            r"(?:(?:sbatch|salloc): fatal: |"
+            r"sbatch: error: (?:Batch job submission failed: |Unable to open file )|"
             r"srun: error: Unable to (?:allocate resources: |confirm allocation for job )|"
             r"salloc: error: (?:Job submit/allocate failed: |Unable to allocate resources: ))"
         ),
