@@ -140,6 +140,10 @@ def fill(database: Database, count: int) -> None:
         )
     _count(rows)
     _tell(rows)
+    if postgresql:
+        for table in ("jobs", "verdicts", "names", "nodes", "deliveries", "incidents"):
+            last = f"(SELECT max(key) FROM {table})"
+            rows.run(f"SELECT setval(pg_get_serial_sequence('{table}', 'key'), {last})")
     driver.commit() if postgresql else rows.run("COMMIT")
     raw.close()
     with database.engine.begin() as connection:

@@ -321,3 +321,28 @@ def test_postgresql_compiles_no_plan_of_a_question(postgresql_url: str) -> None:
         with kind() as connection:
             assert connection.execute(sa.text("SHOW jit")).scalar() == "off"
     opened.close()
+
+
+def test_postgresql_vacuums_the_lists_of_failures_often_but_as_somebody_has_set_it(
+    postgresql_url: str,
+) -> None:
+    options = sa.text("SELECT reloptions FROM pg_class WHERE relname = 'failures'")
+    opened = open_store(postgresql_url)
+    with opened.writing() as connection:
+        first = connection.execute(options).scalar()
+        connection.execute(sa.text("ALTER TABLE failures SET (autovacuum_vacuum_threshold = 9)"))
+        connection.execute(
+            sa.text("ALTER TABLE failures RESET (autovacuum_vacuum_insert_scale_factor)")
+        )
+        own = connection.execute(options).scalar()
+    opened.close()
+    opened = open_store(postgresql_url)
+    with opened.reading() as connection:
+        after = connection.execute(options).scalar()
+    opened.close()
+
+    assert {
+        "autovacuum_vacuum_scale_factor=0.02",
+        "autovacuum_vacuum_insert_scale_factor=0.02",
+    } == {*(first or ())}
+    assert after == own

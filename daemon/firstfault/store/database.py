@@ -21,6 +21,7 @@ BUSY_S = 30.0
 MIGRATING = 0x66697273740001
 JOBS = 0x66697273740002  # changing several jobs: two might wait for each other
 KEEPING = 0x66697273740003  # counting what a reader keeps, and adding to it
+_OFTEN_VACUUMED = ("failures", "failure_nodes", "failure_words")
 
 
 class StoreError(RuntimeError):
@@ -114,6 +115,7 @@ def migrate(engine: sa.Engine) -> None:
             if found <= known:
                 config.attributes["connection"] = connection
                 alembic.command.upgrade(config, "head")
+                _vacuum_often(connection)
                 return
             oldest = _oldest_program(connection)
     shown, own = ", ".join(sorted(found)), scripts.get_current_head()
@@ -127,6 +129,27 @@ def migrate(engine: sa.Engine) -> None:
     # As firstfault.app.journal, which nothing below it imports, says an event.
     values = {"revision": shown, "known": own}
     logging.getLogger("firstfault").warning("store-is-newer", extra={"values": values})
+
+
+def _vacuum_often(connection: sa.Connection) -> None:
+    """Lets PostgreSQL vacuum the lists of failures each time that they have grown by a fiftieth.
+
+    What came since the last time is fetched row by row though an index holds all that is asked for:
+    by itself PostgreSQL would wait for a fifth, the newest. What somebody has set is left alone.
+    """
+    if connection.dialect.name != "postgresql":
+        return
+    # Before 13 inserts did not count, and the option is not known.
+    if (connection.dialect.server_version_info or (0,)) < (13,):
+        return
+    options = "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.02"
+    untouched = sa.text(
+        "SELECT reloptions IS NULL AND pg_has_role(relowner, 'USAGE') FROM pg_class "
+        "WHERE oid = CAST(:name AS regclass)"
+    )
+    for table in _OFTEN_VACUUMED:
+        if connection.execute(untouched, {"name": table}).scalar():
+            connection.execute(sa.text(f"ALTER TABLE {table} SET ({options})"))
 
 
 def _oldest_program(connection: sa.Connection) -> str | None:
