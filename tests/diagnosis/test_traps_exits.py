@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from firstfault.model.document import Document
 from tests.diagnosis import made
@@ -112,3 +113,21 @@ def test_an_exit_code_of_the_only_rank_that_failed_is_sure() -> None:
 
     assert sure_cause(verdict) == "process.exit"
     assert sure_rank(verdict) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "caught SIGTERM, saving",
+        "exiting program after receiving SIGTERM.",
+        "received signal 15",
+        "node is being preempted, leaving",
+    ],
+)
+def test_an_exit_code_of_a_rank_that_was_told_to_stop_is_not_surely_its_own(words: str) -> None:
+    own = made.of_rank(0, None, [*WORK, words, "saved"])
+    lines = [*own, *made.noticed(0, 700, 3), *made.table((0, 0, 3, 700))]
+    verdict = made.judged(made.console(made.of_task(0, lines), ENDED), ACCOUNT)
+
+    assert verdict.cause.id == "process.exit"
+    assert sure_cause(verdict) is None

@@ -165,6 +165,10 @@ def test_labels_may_begin_behind_whatever_a_batch_script_wrote(
     assert has_task_labels([*PREPARED, *tasks, *(f"1: {line}" for line in raised), *behind])
 
 
+def test_a_traceback_of_the_batch_script_before_all_labels_changes_nothing() -> None:
+    assert has_task_labels([*PREPARED, *RAISED, "1 failed, 13 passed", *HOOKED])
+
+
 @pytest.mark.parametrize(
     "lines",
     [
@@ -187,7 +191,7 @@ def test_labels_may_begin_behind_whatever_a_batch_script_wrote(
         [*HOOKED, *WORKED],
         [*HOOKED, *WORKED, *(f"{n % 3}: {n / 9:.3f}" for n in range(30))],
         [*WORKED[:4], *HOOKED, *WORKED],
-        [*WORKED, *RAISED, *HOOKED],
+        [*WORKED, *RAISED, "srun: error: n1: task 0: Exited with exit code 1", *HOOKED],
         [*WORKED, *(f"[rank0]: {line}" for line in RAISED), *HOOKED],
         [*WORKED, *(f"[default0]:{line}" for line in RAISED), *HOOKED],
         [*WORKED, "W1130 14:20:07.000000 51 torch/distributed/run.py:793] ", *HOOKED],

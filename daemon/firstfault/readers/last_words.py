@@ -39,6 +39,10 @@ _CLOSING = re.compile(
     r"(?i)\b(?:finish|done\b|complet|sav(?:e|ing)\b|checkpoint|evaluat|validat|test(?:ing)?\b|export"
     r"|upload|generat|consolidat|download|compil|preprocess|tokeniz|warm)"
 )
+# What a program says that was told to stop: Lightning, Megatron-LM, submitit, one's own handler.
+_SIGNALLED = re.compile(
+    r"(?i)\bSIG(?:TERM|USR[12]|INT|HUP|XCPU)\b|\bsignal(?: number|:)? (?:2|10|12|15)\b|\bpreempt"
+)
 # Python and C write whole buffers of these many bytes into a file: what is in the last one is lost.
 _BLOCK = 4_096
 # A line as short as this may be a beginning of another by chance.
@@ -109,6 +113,7 @@ def _told(lines: Sequence[Line], count: int, document: Document, zone: Zone) -> 
         cut=_is_cut(lines, document),
         written_at=document.modified_at,
         line_bytes=sum(len(line.place.text) + 1 for line in lines) / len(lines),
+        signalled=any(_SIGNALLED.search(line.text[:_SEARCHED]) for line in lines),
     )
 
 

@@ -52,14 +52,14 @@ def _is_quoted(event: Event, names: frozenset[str], worked: int) -> bool:
     return short(event.host) not in names and event.place.offset < worked
 
 
-def may_quote(launches: Sequence[Iterable[Run]], nodes: tuple[str, ...], steps: int) -> bool:
+def may_quote(launches: Sequence[Iterable[Run]], nodes: tuple[str, ...], steps: int | None) -> bool:
     """Whether a launch may be another job's: by srun's words on its tasks' ends.
 
     They name nodes that are not the job's ``nodes`` or, where those are not known, none that another
-    launch ended on; or more launches ended so than accounting has ``steps`` (0: not known).
+    launch ended on; or more launches ended so than accounting has ``steps`` (None: not known).
     """
     ended = [hosts for launch in launches if (hosts := _ended_on(launch))]
-    if 0 < steps < len(ended):
+    if steps is not None and steps < len(ended):
         return True
     if nodes:
         names = {short(node) for node in nodes}

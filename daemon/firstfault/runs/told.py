@@ -97,8 +97,11 @@ def _since_requeue(parts: Sequence[Launch], found: Sequence[OfLaunch]) -> list[t
     return [each.runs for part, each in zip(parts, found, strict=True) if part.requeue == last]
 
 
-def _steps(facts: JobFacts | None) -> int:
-    return sum(step.id.isdigit() for step in facts.steps) if facts else 0
+# How many steps srun started, None where accounting does not tell.
+def _steps(facts: JobFacts | None) -> int | None:
+    if facts is None or not facts.steps:
+        return None
+    return sum(step.id.isdigit() for step in facts.steps)
 
 
 # srun and slurmstepd name nodes as accounting does: where none of those is the job's, the output is

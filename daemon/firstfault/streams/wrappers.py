@@ -71,6 +71,7 @@ _WORKERS = re.compile(
     r"Traceback \(most|\s{1,8}File \"|\[rank\d+\]:|\[default\d+\]:|[VIWEFC]\d{4} \d\d:"
 )
 _WORKERS_LINES = 2
+_SLURMS = ("srun:", "slurmstepd")
 _DEEPEST = 4
 
 
@@ -156,9 +157,28 @@ def has_task_labels(lines: Sequence[str]) -> bool:
     A log may have lines that begin with a number and a colon without being labelled; srun
     labels every line of every task, and leaves only srun's and the batch script's own bare.
     """
-    said = [line for line in lines if line.strip() and not line.startswith(("srun:", "slurmstepd"))]
-    numbers = [match["task"] if (match := TASK.match(line)) else None for line in said]
-    return _are_tasks(numbers) or _are_tasks(numbers[_late(TASK, said, numbers) :])
+    said, numbers = _numbered(lines)
+    if _are_tasks(numbers):
+        return True
+    if not any(numbers):
+        return False
+    said, numbers = _numbered(_after_batch(lines))
+    return _are_tasks(numbers[_late(TASK, said, numbers) :])
+
+
+def _numbered(lines: Sequence[str]) -> tuple[list[str], list[str | None]]:
+    said = [line for line in lines if line.strip() and not line.startswith(_SLURMS)]
+    return said, [match["task"] if (match := TASK.match(line)) else None for line in said]
+
+
+# ``lines`` without the tracebacks before all labels: a batch script tries a program, then starts
+# the step. Where a step has ended before, they may be its own.
+def _after_batch(lines: Sequence[str]) -> list[str]:
+    first = next((n for n, line in enumerate(lines) if TASK.match(line)), len(lines))
+    before = lines[:first]
+    if any(line.startswith(_SLURMS) for line in before):
+        return list(lines)
+    return [*(line for line in before if not _BARE.match(line)), *lines[first:]]
 
 
 # Of lines' numbers, None where one has none.
