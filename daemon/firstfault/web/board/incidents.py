@@ -40,13 +40,13 @@ class Row(NamedTuple):
 
 
 class Maintenance(NamedTuple):
-    """A reservation for maintenance, its nodes folded as Slurm prints them, and how many."""
+    """A reservation for maintenance, its nodes folded as Slurm prints them, and how many they are."""
 
     reservation: str
     cluster: str | None
     until: dt.datetime
     nodes: str
-    count: int
+    size: int
 
 
 def places(board: Board, clock: Callable[[], dt.datetime] = now) -> list[Place]:
