@@ -108,6 +108,17 @@ def test_a_second_step_that_accounting_has_is_the_jobs_own() -> None:
     assert sure_cause(made.judged(console, sacct)) == "python.exception"
 
 
+def test_the_parts_of_a_heterogeneous_jobs_step_are_one_step() -> None:
+    ended = [*made.noticed(1, 701, -11), *made.table((1, 1, -11, 701))]
+    console = made.console(made.of_task(0, made.WORK, ended), made.task_ended("c1", 0))
+    *head, step = made.accounting("FAILED").excerpts[0].data.decode().splitlines()
+    parts = [step.replace("500.0", f"500.0+{part}") for part in range(2)]
+
+    verdict = made.judged(console, made.document("sacct.txt", [*head, *parts]))
+
+    assert sure_cause(verdict) == "process.segfault"
+
+
 @pytest.mark.parametrize(
     ("error", "sure"),
     [

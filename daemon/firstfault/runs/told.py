@@ -101,7 +101,9 @@ def _since_requeue(parts: Sequence[Launch], found: Sequence[OfLaunch]) -> list[t
 def _steps(facts: JobFacts | None) -> int | None:
     if facts is None or not facts.steps:
         return None
-    return sum(step.id.isdigit() for step in facts.steps)
+    # "0+1" is the part of step 0 on a heterogeneous job's second component.
+    numbers = {step.id.partition("+")[0] for step in facts.steps}
+    return sum(number.isdigit() for number in numbers)
 
 
 # srun and slurmstepd name nodes as accounting does: where none of those is the job's, the output is
