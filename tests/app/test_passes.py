@@ -17,7 +17,7 @@ from firstfault.model.jobs import Delivery
 from firstfault.model.slurm import JobFacts
 from firstfault.store import deliveries, evidence, listing, retention, work
 from firstfault.store.database import Database, open_store
-from tests.intake.records import ENDED_AT
+from tests.intake.records import ENDED_AT, file
 from tests.slurm.fake import FakeSlurm
 from tests.store.incoming import incoming
 
@@ -383,6 +383,34 @@ def test_a_cancellation_is_posted_when_slurm_says_that_it_was_not_the_owner(
     daemon.after(1)
 
     assert daemon.slack.causes == ["slurm.cancelled"]
+
+
+GUESSED = file("/w/slurm-7_3.out", "job-output", "boom\n")
+
+
+def of_output(case: Case) -> v.Verdict:
+    has_output = any(document.what == "job-output" for document in case.documents)
+    return verdict("python.exception" if has_output else "process.exit-code")
+
+
+def test_what_may_be_another_jobs_output_tells_nobody_before_slurm_does(daemon: Daemon) -> None:
+    daemon.answer = of_output
+    daemon.take("n1", "n2", files=[GUESSED])
+    assert daemon.slack.sent == []
+
+    daemon.facts("FAILED")
+    daemon.after(1)
+
+    assert daemon.slack.causes == ["process.exit-code"]
+
+
+def test_what_may_be_another_jobs_output_counts_where_slurm_never_answers(daemon: Daemon) -> None:
+    daemon.answer = of_output
+    daemon.take("n1", "n2", files=[GUESSED])
+    for _ in range(20):
+        daemon.after(600)
+
+    assert daemon.slack.causes == ["python.exception"]
 
 
 def test_a_node_that_slurm_does_not_name_is_judged_without_and_the_verdict_says_so(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from firstfault.intake.case import case
+from firstfault.intake.case import case, has_guessed_output
 from firstfault.model.case import Case
 from firstfault.model.document import Clock, Document
 from firstfault.model.evidence import FORMER_UNCERTAINTY_S
@@ -63,7 +63,7 @@ def test_one_job_output_seen_by_two_nodes_is_one_document_of_no_host() -> None:
     ("facts", "is_own"),
     [
         (JobFacts(id="12", raw_id="12"), False),
-        (JobFacts(id="7_4", raw_id="12"), False),
+        (JobFacts(id="8_3", raw_id="12"), False),
         (JobFacts(id="7_3", raw_id="12"), True),
         # of `#SBATCH -o slurm-%j_3.out`
         (JobFacts(id="7", raw_id="7"), True),
@@ -71,14 +71,16 @@ def test_one_job_output_seen_by_two_nodes_is_one_document_of_no_host() -> None:
         (None, True),
     ],
 )
-def test_an_output_that_a_node_guessed_and_that_is_another_tasks_is_left_out(
+def test_an_output_that_a_node_guessed_and_that_is_another_jobs_is_left_out(
     facts: JobFacts | None, is_own: bool
 ) -> None:
     read = {"what": "job-output", "path": "/w/slurm-7_3.out", "state": "full"}
     files = [file("/w/slurm-7_3.out", "job-output", "boom\n"), kernel(1)]
 
-    found = case([record("n1", files=files, coverage=[read])], facts)
+    records = [record("n1", files=files, coverage=[read])]
+    found = case(records, facts)
 
+    assert has_guessed_output(records)
     rows = {row.path: row for row in found.coverage[0].coverage}
     assert ("job-output" in {d.what for d in found.documents}) == is_own
     assert rows["/w/slurm-7_3.out"].state == ("full" if is_own else "none")
@@ -89,8 +91,11 @@ def test_an_output_that_slurm_named_is_the_jobs_whatever_it_is_called() -> None:
     named = {"SLURM_JOB_STDOUT": "/w/slurm-7_3.out"}
     files = [file("/w/slurm-7_3.out", "job-output", "boom\n")]
 
-    found = case([record("n1", files=files, environment=named)], JobFacts(id="12", raw_id="12"))
+    records = [record("n1", files=files, environment=named)]
+    found = case(records, JobFacts(id="12", raw_id="12"))
 
+    assert not has_guessed_output(records)
+    assert not has_guessed_output([record("n1", "7", files=files)])
     assert data(only(found, "job-output")) == b"boom\n"
 
 

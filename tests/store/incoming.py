@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Sequence
+from typing import Any
 
 from firstfault.model.jobs import Incoming
 from tests.intake.records import ENDED_AT, fields
@@ -18,8 +20,11 @@ def incoming(
     cluster: str | None = "testcluster",
     run: str | None = None,
     suspicious: bool = True,
+    files: Sequence[dict[str, Any]] = (),
 ) -> Incoming:
-    content = fields(node, job, ended_at=ended_at, nodes=",".join(nodes), cluster=cluster)
+    content = fields(
+        node, job, ended_at=ended_at, nodes=",".join(nodes), cluster=cluster, files=list(files)
+    )
     body = json.dumps(content).encode()
     return Incoming(
         record_id=f"{cluster}-{content['id']}",

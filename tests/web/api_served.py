@@ -15,12 +15,14 @@ from firstfault.model import jobs as j
 from firstfault.model.board import NOBODY, Board, Reader
 from firstfault.model.explained import Explained, Explainer, Keeper, Upload
 from firstfault.model.verdict import Cause, Job, Verdict
-from firstfault.store import schema
+from firstfault.store import evidence, schema
 from firstfault.store.database import open_store
 from firstfault.web import api, server
 from firstfault.web.access import Identity
 from firstfault.web.application import application
 from firstfault.web.guard import Entrance
+from firstfault.web.limits import Pace
+from tests.store.incoming import incoming
 from tests.web import boards
 
 READERS = {
@@ -89,11 +91,18 @@ def served(
 
 @contextmanager
 def stored(url: str) -> Iterator[StoredBoard]:
-    """The board over a real store with failures, an incident that goes on, and messages that were
-    given up."""
-    board = boards.stored(url)
+    """The board over a real store with failures, a record of the newest of cluster main, an
+    incident that goes on, and messages that were given up."""
+    boards.stored(url).close_store()
     database = open_store(url)
     at = boards.NOW - dt.timedelta(hours=1)
+    newest = max(
+        (end for end in boards.ENDS if end.facts.cluster == "main"), key=lambda end: end.at
+    )
+    record = incoming(
+        newest.nodes[0], newest.facts.id, nodes=newest.nodes, ended_at=newest.at, cluster="main"
+    )
+    evidence.keep(database, [record], boards.NOW)
     with database.writing() as connection:
         connection.execute(
             schema.incidents.insert().values(
@@ -114,17 +123,18 @@ def stored(url: str) -> Iterator[StoredBoard]:
                     error=boards.HOSTILE,
                 )
             )
+    yield StoredBoard(database, clock=lambda: boards.NOW, channels=lambda: ("slack",))
     database.close()
-    yield board
-    board.close_store()
 
 
 @contextmanager
 def open_api(
     board: Board, explainer: Explainer | None = None, keeper: Keeper | None = None
 ) -> Iterator[Served]:
-    """The API as on a machine without access control: everyone is an administrator."""
-    app = application(api.places(board, explainer, lambda: boards.NOW, keeper))
+    """The API as on a machine without access control: everyone is an administrator, and nobody
+    is told to wait."""
+    often = Pace(at_once=8, per_minute=1_000_000, all_per_minute=1_000_000)
+    app = application(api.places(board, explainer, lambda: boards.NOW, keeper), pace=often)
     sock = server.listener("127.0.0.1", 0)
     with server.serving(app, sock):
         yield Served(server.address(sock))

@@ -125,6 +125,43 @@ def test_what_schemathesis_thinks_of_in_minutes_is_answered_as_documented(
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr
 
 
+@pytest.mark.slow
+def test_what_is_there_is_answered_and_changed_as_documented(
+    store_url: str, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """Paths that schemathesis does not guess."""
+    with stored(store_url) as board, open_api(board, Quick()) as served:
+        named = "".join(
+            f'"path.{name}" = {json.dumps(value)}\n' for name, value in there(served).items()
+        )
+        (tmp_path / "schemathesis.toml").write_text(f"[parameters]\n{named}")
+        many = 200 if pytestconfig.getoption("--soak") else 5
+        what = ("--include-path-regex={", "--phases=fuzzing", "--report=har", "--report-dir=.")
+        done = tried(served, tmp_path, many, "--seed=7", *what)
+
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr
+    (report,) = tmp_path.glob("har-*.json")
+    entries = json.loads(report.read_text("utf-8"))["log"]["entries"]
+    answered = {each["request"]["url"] for each in entries if each["response"]["status"] == 200}
+    for place in ("/evidence/", "/verdict", "/note", "/close", "/retry", "/nodes/", "/jobs/"):
+        assert any(place in url for url in answered), f"{place} never succeeded"
+
+
+def there(served: Served) -> dict[str, str | int]:
+    """What the store has, by the placeholder in the paths."""
+    job = served.get("/failures?cluster=main&limit=1").json()["failures"][0]["job"]
+    dead = served.get("/deliveries?state=dead").json()["deliveries"]
+    return {
+        "cluster": "main",
+        "job": job,
+        "incarnation": 1,
+        "node": served.get(f"/failures/main/{job}").json()["evidence"][0]["node"],
+        "fingerprint": served.get("/fingerprints").json()["fingerprints"][0]["fingerprint"],
+        "key": served.get("/incidents?state=open").json()["incidents"][0]["key"],
+        "delivery": dead[0]["delivery_id"],
+    }
+
+
 def examples() -> list[str]:
     """The commands of docs/api.md."""
     blocks = re.findall(r"^```\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)

@@ -20,7 +20,7 @@ from firstfault.app.journal import say, trouble
 from firstfault.app.routing import OWN, Router, to_all
 from firstfault.config import Ends
 from firstfault.deliver.outcome import Channel, Failed, Needless, retry_at
-from firstfault.intake.case import case
+from firstfault.intake.case import case, has_guessed_output
 from firstfault.model import verdict as v
 from firstfault.model.case import Case
 from firstfault.model.jobs import (
@@ -227,7 +227,7 @@ def _outcome(
     )
     if not look.judge:
         return outcome
-    verdict = _verdict(database, diagnose, job)
+    verdict, is_guess = _verdict(database, diagnose, job)
     outcome = msgspec.structs.replace(
         outcome,
         tried_at=now,
@@ -243,8 +243,10 @@ def _outcome(
     )
     changed = lifecycle.is_changed(before, verdict)
     unsent = changed or job.posted != job.verdict_revision
+    # Slurm knows whose output it is.
+    waits = is_guess and job.facts is None and not job.facts_closed
     may = unsent and lifecycle.may_post(verdict, job) and _is_reported(ends, verdict, job)
-    routed = route(job, verdict, now) if may else None
+    routed = route(job, verdict, now) if may and not waits else None
     post = routed is not None
     return msgspec.structs.replace(
         outcome,
@@ -267,14 +269,16 @@ def _is_reported(ends: Ends, verdict: v.Verdict, job: JobStatus) -> bool:
 
 
 # Apart, so that the records, which the case repeats, are let go before it is judged.
-def _case(database: Database, job: JobStatus) -> tuple[Case, tuple[str, ...]]:
+def _case(database: Database, job: JobStatus) -> tuple[Case, tuple[str, ...], bool]:
     records, notes = admitted(stored_evidence.packed(database, job.key), job)
-    return case(records, job.facts), notes
+    return case(records, job.facts), notes, has_guessed_output(records)
 
 
-def _verdict(database: Database, diagnose: Diagnose, job: JobStatus) -> v.Verdict:
+# With whether it may be another job's output that tells.
+def _verdict(database: Database, diagnose: Diagnose, job: JobStatus) -> tuple[v.Verdict, bool]:
+    is_guess = False
     try:
-        told, notes = _case(database, job)
+        told, notes, is_guess = _case(database, job)
         if job.nodes_reported >= lifecycle.PACE_NODES:
             memory.give_back()
         verdict = diagnose(told)
@@ -295,7 +299,7 @@ def _verdict(database: Database, diagnose: Diagnose, job: JobStatus) -> v.Verdic
     if verdict.job.id is None:
         whose = msgspec.structs.replace(verdict.job, id=job.job, cluster=job.cluster)
         verdict = msgspec.structs.replace(verdict, job=whose)
-    return verdict
+    return verdict, is_guess
 
 
 def _waiting_state(job: JobStatus, settled: bool) -> str:

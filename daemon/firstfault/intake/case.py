@@ -25,7 +25,7 @@ class _Copy(msgspec.Struct, frozen=True):
 
 
 # What Slurm calls the output of an array's task where nobody named it.
-_TASK_OUTPUT = re.compile(r"(?:.*/)?slurm-([0-9]{1,20})_([0-9]{1,20})\.out", re.DOTALL)
+_TASK_OUTPUT = re.compile(r"(?:.*/)?slurm-([0-9]{1,20})_[0-9]{1,20}\.out", re.DOTALL)
 # From so many nodes on, memory counts for more than time.
 _MANY = 1000
 
@@ -38,7 +38,7 @@ def case(records: Sequence[EvidenceRecord], facts: JobFacts | None) -> Case:
     machine); such a document has no host, for nothing in it as a whole tells whose it is. The
     same records in another order give the same case.
     """
-    newest = [_without_other_tasks(record, facts) for record in _newest(records)]
+    newest = [_without_other_jobs(record, facts) for record in _newest(records)]
     found: list[Document] = []
     copies: list[_Copy] = []
     packer: Packer | None = None
@@ -70,16 +70,32 @@ def _newest(records: Sequence[EvidenceRecord]) -> list[EvidenceRecord]:
     return [by_node[node] for node in _natural(by_node)]
 
 
-# Before Slurm told the Epilog where the output went (SLURM_JOB_STDOUT), a node could only guess that
-# the newest file with the name of an array's task is the job's.
-def _without_other_tasks(record: EvidenceRecord, facts: JobFacts | None) -> EvidenceRecord:
-    if facts is None or record.environment.get("SLURM_JOB_STDOUT"):
+def has_guessed_output(records: Sequence[EvidenceRecord]) -> bool:
+    """True where a node took for the job's output what may be another job's.
+
+    A Slurm that does not tell the Epilog where the output went (SLURM_JOB_STDOUT; 22.05) does not
+    tell it of which array the job is either. Where the job has no output of its own number, the
+    newest file with the name of an array's task is taken.
+    """
+    return any(_guessed(record) for record in records)
+
+
+def _guessed(record: EvidenceRecord) -> dict[str, str]:
+    """The files that may be another job's output, with the number in their name."""
+    if record.environment.get("SLURM_JOB_STDOUT"):
+        return {}
+    outputs = [file.name for file in record.files if file.what == "job-output"]
+    named = {name: _TASK_OUTPUT.fullmatch(name) for name in outputs}
+    return {name: of[1] for name, of in named.items() if of is not None and of[1] != record.job}
+
+
+def _without_other_jobs(record: EvidenceRecord, facts: JobFacts | None) -> EvidenceRecord:
+    if facts is None:
         return record
-    others = {
-        file.name
-        for file in record.files
-        if file.what == "job-output" and _is_other_tasks(file.name, facts)
-    }
+    own = (facts.raw_id, facts.id.partition("_")[0])
+    named = (facts.stdout, facts.stderr)
+    guessed = _guessed(record).items()
+    others = {name for name, number in guessed if number not in own and name not in named}
     if not others:
         return record
     return msgspec.structs.replace(
@@ -92,13 +108,6 @@ def _without_other_tasks(record: EvidenceRecord, facts: JobFacts | None) -> Evid
             for row in record.coverage
         ),
     )
-
-
-def _is_other_tasks(path: str, facts: JobFacts) -> bool:
-    named = _TASK_OUTPUT.fullmatch(path)
-    if named is None or path in (facts.stdout, facts.stderr):
-        return False
-    return named[1] != (facts.raw_id or facts.id) and f"{named[1]}_{named[2]}" != facts.id
 
 
 def _natural(nodes: Iterable[str]) -> list[str]:
