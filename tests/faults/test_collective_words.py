@@ -97,3 +97,20 @@ def test_a_call_that_a_card_refuses_does_not_blame_the_card() -> None:
     verdict = judged({2: [nccl(2, "Cuda failure 1 'invalid argument'")]})
 
     assert verdict.cause.id == "collective.error"
+
+
+def test_an_error_of_nobody_that_is_a_lost_peer_by_its_last_error_is_no_fault() -> None:
+    error = f"torch.distributed.DistBackendError: {fabric.SYSTEM}"
+    last = "socketProgress: Connection closed by remote peer n4<50260>"
+    lines = ["ncclSystemError: System call failed.", "Last error:", last]
+    verdict = made.judged(made.console(made.raised(error), lines))
+
+    assert verdict.cause.id == "collective.peer-lost"
+
+
+def test_a_lost_peer_far_from_an_error_of_nobody_may_be_another_ones() -> None:
+    error = f"torch.distributed.DistBackendError: {fabric.SYSTEM}"
+    last = "socketProgress: Connection closed by remote peer n4<50260>"
+    verdict = made.judged(made.console([last], made.WORK[:9], made.raised(error)))
+
+    assert verdict.cause.id == "collective.error"

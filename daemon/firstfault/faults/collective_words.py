@@ -32,6 +32,8 @@ _REASONS = (
 )  # fmt: skip
 # It says no more than the exception.
 _VAGUE = "gpu.unhealthy"
+# So many lines below the exception torch repeats NCCL's own last error.
+_LAST_ERROR = 3
 # These are the program's or the card's, whatever befell a peer.
 _OWN = ("unhandled cuda error", "ncclUnhandledCudaError", "invalid usage", "ncclInvalid")
 
@@ -50,6 +52,24 @@ def only_lost_a_peer(event: Traceback, means: str | None, signs: Sequence[Happen
     if means != COLLECTIVE_ERROR or any(word in event.message for word in _OWN):
         return False
     return not own_reason(signs) and any(each.means == "peer-lost" for each in signs)
+
+
+def is_lost_peer(fault: Fault, loose: Sequence[Happened]) -> bool:
+    """Whether a fault that is an error of NCCL's in nobody's traceback is the loss of a peer, by
+    what torch repeats right below it ("Last error")."""
+    if fault.cause != COLLECTIVE_ERROR or fault.process is not None or fault.exception is None:
+        return False
+    if any(word in (fault.exception.message or "") for word in _OWN):
+        return False
+    below = [each for each in loose if any(_is_below(each, proof) for proof in fault.proofs)]
+    return not own_reason(below) and any(each.means == "peer-lost" for each in below)
+
+
+def _is_below(each: Happened, proof: Proof) -> bool:
+    one, other = each.event.place, proof.place
+    if one.document != other.document or one.line is None or other.line is None:
+        return False
+    return 0 < one.line - other.line <= _LAST_ERROR
 
 
 def reasoned(fault: Fault, loose: Sequence[Happened]) -> Fault:

@@ -9,7 +9,7 @@ import msgspec
 from firstfault.faults.agreement import shells_ends, with_torn_ends
 from firstfault.faults.at_exit import with_needed_ranks
 from firstfault.faults.card_words import with_card_words
-from firstfault.faults.collective_words import reasoned
+from firstfault.faults.collective_words import is_lost_peer, reasoned
 from firstfault.faults.death import Death, deaths, with_kernel_words
 from firstfault.faults.effects import launcher_and_slurm
 from firstfault.faults.fatal_words import fatal_errors
@@ -24,6 +24,7 @@ from firstfault.faults.owners import nccls_host, with_owners
 from firstfault.faults.processes import NARROWER, of_death, proof, surroundings, unnamed, worded
 from firstfault.faults.silence import has_untold_ends, silent_faults
 from firstfault.faults.slurm import slurm_faults
+from firstfault.faults.stated_ranks import with_stated_ranks
 from firstfault.faults.system import strange_signs, with_kernel_signs
 from firstfault.faults.tasks import killed_launchers, of_tasks, other_exits
 from firstfault.model.event import LastWords, OomKill, Sign, TaskEnd, Traceback, Trap
@@ -49,6 +50,7 @@ def findings(told: Told, run: Run) -> Findings:
     gathered = _gathered(told, run, ends)
     effects, named = gathered.effects, gathered.named
     faults = [_of_all_agents(run, fault) for fault in gathered.faults]
+    faults = with_stated_ranks(run, faults)
     silent: list[Fault] = []
     if not named and all(fault.cause.startswith("slurm.") for fault in faults):
         silent = silent_faults(told, run, effects)
@@ -254,7 +256,9 @@ def _with_loose_words(
     timed_out = {each.process for each in signs if _means(each) == "waited"}
     signs = [e for e in signs if _means(e) != "process.stuck" or e.process not in timed_out]
     loose = [each for each in signs if each.process is None]
-    faults = [reasoned(fault, loose) for fault in faults]
+    peers = [fault for fault in faults if is_lost_peer(fault, loose)]
+    effects = [*effects, *(Effect("peer-lost", fault.proofs[0]) for fault in peers)]
+    faults = [reasoned(fault, loose) for fault in faults if fault not in peers]
     lost = [each for each in loose if _means(each) in ("waited", "peer-lost")]
     narrow = [each for each in loose if _means(each).startswith(NARROWER)]
     crashes = [f for f in faults if f.cause in ("process.abort", "process.segfault") and f.sure]
