@@ -100,6 +100,18 @@ def test_hydras_box_names_host_and_pid(who: str, how: str, rank: int | None, cod
     assert (end.rank, end.host, end.pid, end.exit_code) == (rank, "n3", 912, code)
 
 
+def test_an_old_hydras_box_names_nobody() -> None:
+    end = only(
+        "=" * 40
+        + "\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"
+        + "=   EXIT CODE: 135\n=   CLEANING UP REMAINING PROCESSES\n"
+        + "=" * 40
+        + "\n"
+    )
+
+    assert (end.rank, end.host, end.pid, end.exit_code) == (None, None, None, 135)
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [

@@ -34,6 +34,7 @@ def peel(text: str, *, labelled: bool = False) -> Peeled:
         ("[pod/job-worker-1/main] step 0", Speaker(host="job-worker-1"), "step 0"),
         ("[pod/w-1/main] [rank9]:   File", Speaker(host="w-1", rank=9), "  File"),
         ("(RayTrainWorker pid=41, ip=10.0.0.2) step", Speaker(host="10.0.0.2", pid=41), "step"),
+        ("(Worker(train-1) pid=41, ip=10.0.0.2) step", Speaker(host="10.0.0.2", pid=41), "step"),
         ("(pool.Worker pid=41)   File", Speaker(pid=41), "  File"),
         ("[localhost:2]:step 0", Speaker(local_rank=2), "step 0"),
         ("step 0", Speaker(), "step 0"),

@@ -151,9 +151,10 @@ class LauncherReader:
             if match := _NAME.match(text):
                 self._who = (line.place, int(match[1] or match[2]), None, None)
             code = _CODE.match(text)
-        if code is None or self._who is None:
+        if code is None or (self._who is None and self._open != "mpiexec"):
             return None
-        place, rank, pid, host = self._who
+        # The box of MPICH 3.0 and older names nobody.
+        place, rank, pid, host = self._who or (line.place, None, None, None)
         return LauncherEnd(
             place,
             line.speaker,

@@ -47,7 +47,7 @@ _MPI = re.compile(
     r"<std(?:out|err|diag)>:"
 )
 _RAY = re.compile(
-    r"\([A-Za-z_][\w.]{0,100} (?:rank=\d{1,7} )?pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[\w.:-]{1,253}))?\)(?: |$)"
+    r"\([A-Za-z_][\w.]{0,100}(?:\([\w.:-]{1,100}\))? (?:rank=\d{1,7} )?pid=(?P<pid>\d{1,10})(?:, ip=(?P<ip>[\w.:-]{1,253}))?\)(?: |$)"
 )
 # vLLM's logger stamps each line of a message.
 _LOGGED = re.compile(
