@@ -132,3 +132,19 @@ def test_a_node_that_failed_is_why_pmix_could_not_reach_it() -> None:
     )
 
     assert (verdict.cause.id, verdict.initiator.host) == ("slurm.node-fail", "n4")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "FATAL:   container creation failed: mount /data->/data error: while mounting /data: mount "
+        "source /data doesn't exist",
+        "slurmstepd: error: pyxis: container start failed with error code: 1",
+        "[ERROR] No such file or directory: /scratch/images/train.sqsh",
+    ],
+)
+def test_a_container_that_did_not_start_is_named_as_that(said: str) -> None:
+    verdict = made.judged(made.console([said]))
+
+    assert verdict.cause.id == "slurm.launch"
+    assert verdict.cause.title == "The container could not be started"

@@ -33,6 +33,11 @@ from firstfault.model.run import Happened, Process, Run, Told
 from firstfault.model.verdict import CONFIRMED, LIKELY, ExceptionFacts, weaker
 from firstfault.signatures import EFFECTS
 
+# Their lines say that a container could not be started.
+_CONTAINERS = frozenset(
+    {"line.apptainer-exec", "line.container", "line.container-files", "line.enroot"}
+)
+
 
 class _Gathered(msgspec.Struct, frozen=True):
     """What processes, Slurm and stray words offer, before silence and the kernel are asked."""
@@ -320,9 +325,17 @@ def _signs(rest: Sequence[Happened], *, aborts: bool) -> list[Fault]:
             proofs=tuple(dict.fromkeys(proof(each) for each in found[:3])),
             sure=False,
             limit=weaker(LIKELY if means.startswith("slurm.") else CONFIRMED, *_at_most(found)),
+            facts=(("what", "container"),) if _are_containers(found) else (),
         )
         for means, found in sorted(seen.items())
     ]
+
+
+# What pyxis, enroot, Apptainer and Docker say as they start.
+def _are_containers(found: Sequence[Happened]) -> bool:
+    return all(
+        isinstance(each.event, Sign) and each.event.signature in _CONTAINERS for each in found
+    )
 
 
 def _host(found: Sequence[Happened]) -> str | None:
