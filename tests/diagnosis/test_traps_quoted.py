@@ -140,3 +140,20 @@ def test_telling_words_behind_a_sentence_may_be_of_another_run(
 
     assert verdict.cause.id == "memory.gpu-oom"
     assert sure_cause(verdict) == sure
+
+
+@pytest.mark.parametrize("nodes", ["c1", "c[1-2]"])
+@pytest.mark.parametrize("code", [-11, 3, 1])
+def test_what_a_batch_scripts_own_program_raised_before_labelled_tasks_is_no_ranks(
+    code: int, nodes: str
+) -> None:
+    tried = [
+        *made.raised("torch.OutOfMemoryError: CUDA out of memory. Tried"),
+        "1 failed, 3 passed",
+    ]
+    own = [*made.WORK, *made.noticed(1, 701, code), *made.table((1, 1, code, 701))]
+    tasks = [made.of_task(0, own), made.of_task(1, made.WORK), made.task_ended("c1", 0)]
+    verdict = made.judged(made.console(tried, *tasks), made.accounting("FAILED", nodes=nodes))
+
+    assert sure_cause(verdict) is None
+    assert code != -11 or verdict.cause.id == "process.segfault"

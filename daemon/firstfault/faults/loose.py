@@ -13,6 +13,7 @@ import msgspec
 from firstfault.faults.death import MUCH, Death, is_exception, says_same, texts_of, worker_signal
 from firstfault.faults.effects import is_agents, is_launchers
 from firstfault.faults.exceptions import cause_of, exception_facts, same_key, worth
+from firstfault.faults.owners import labelled_documents
 from firstfault.faults.processes import proof, with_process
 from firstfault.faults.signals import WORKER_CAUSES
 from firstfault.model.event import TableEntry, Traceback
@@ -47,7 +48,13 @@ def unattributed(run: Run, ends: Sequence[Death], nameless: Sequence[Death]) -> 
     effects: list[Effect] = []
     left = list(nameless)
     anybodys: list[Happened] = []
+    labelled = labelled_documents(run) if ends else frozenset()
     for scope, seen in sorted(found.items(), key=lambda item: repr(item[0])):
+        if scope[1] is None and scope[0] in labelled:
+            part = _within(seen, (), ends)
+            faults += (msgspec.structs.replace(fault, sure=False) for fault in part.faults)
+            effects += part.effects
+            continue
         mine = [death for death in left if scope in _scopes(death)]
         if not mine:
             anybodys += seen

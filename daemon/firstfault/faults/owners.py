@@ -19,6 +19,7 @@ from firstfault.model.event import (
     ClosingSignal,
     ExitNoticed,
     FatalError,
+    LastWords,
     Sign,
     TableEntry,
     Traceback,
@@ -33,8 +34,31 @@ def with_owners(told: Told, run: Run) -> Run:
     owners = _owners(told, run)
     if not owners:
         return run
-    happened = tuple(_owned(each, owners) for each in run.happened)
+    labelled = labelled_documents(run)
+    happened = tuple(
+        each
+        if _task(each) is None and each.event.place.document in labelled
+        else _owned(each, owners)
+        for each in run.happened
+    )
     return msgspec.structs.replace(run, happened=happened)
+
+
+def labelled_documents(run: Run) -> frozenset[str]:
+    """Documents in which tasks speak behind labels.
+
+    What bears none there, the batch script's own programs said, Slurm or a launcher: no rank.
+    """
+    return frozenset(
+        each.event.place.document
+        for each in run.happened
+        if isinstance(each.event, LastWords | TableEntry | Traceback) and _task(each) is not None
+    )
+
+
+def _task(each: Happened) -> int | None:
+    speaker = getattr(each.event, "speaker", None)
+    return None if speaker is None else speaker.task
 
 
 def nccls_host(signs: Sequence[Happened]) -> str | None:
