@@ -119,6 +119,7 @@ def test_an_exit_code_of_127_in_saccts_text_alone_may_be_255() -> None:
     [
         ([POLL, "srun: error: c1: task 0: Killed"], v.CONFIRMED),
         ([POLL, *made.cancelled("STEP 500.0", "c1")], v.CONFIRMED),
+        ([POLL.replace("error: ", ""), *made.cancelled("JOB 500", "c1")], v.CONFIRMED),
         ([POLL, "step 2"], v.LIKELY),
     ],
 )

@@ -60,6 +60,18 @@ def test_a_streams_last_word_is_one_though_no_signature_knows_it() -> None:
     assert (found.type, found.message) == ("KeyError", "'Loader is already registered'")
 
 
+def test_an_agents_own_traceback_behind_it_leaves_a_last_word_one() -> None:
+    text = [
+        UNKNOWN,
+        *made.noticed(0, 4411, 1),
+        *made.agent_raised("SystemExit: 1"),
+        "ValueError: late",
+    ]
+    (found,) = bare("\n".join(text) + "\n")
+
+    assert found.type == "KeyError"
+
+
 def test_what_agents_say_behind_a_last_word_makes_it_a_possible_cause() -> None:
     verdict = made.judged(made.console(["step 7", UNKNOWN], made.noticed(0, 4411, 1)))
 

@@ -215,3 +215,38 @@ def test_deepspeed_kills_what_it_started() -> None:
 
     assert isinstance(event, ClosingSignal)
     assert event.pid == 501
+
+
+@pytest.mark.parametrize(
+    ("text", "rank", "pid", "code", "first"),
+    [
+        ("ERROR:composer.cli.launcher:Rank 2 crashed with exit code -7.", 2, None, -7, True),
+        ("Global rank 2 (PID 912) exited with code -11", 2, 912, -11, False),
+        (
+            "ERROR:composer.cli.launcher:Global rank 2 (PID 912) exited with code 1",
+            2,
+            912,
+            1,
+            False,
+        ),
+    ],
+)
+def test_composer_names_the_rank(
+    text: str, rank: int, pid: int | None, code: int, first: bool
+) -> None:
+    end = only(f"{text}\n")
+
+    assert (end.launcher, end.rank, end.pid, end.exit_code) == ("composer", rank, pid, code)
+    assert end.first == first
+
+
+def test_what_composer_killed_itself_is_no_end_of_its_own() -> None:
+    told = events(
+        "INFO:composer.cli.launcher:Killing global rank 1 (PID 913) with SIGTERM\n"
+        "WARNING:composer.cli.launcher:Failed to kill global rank 1 (PID 913) with SIGTERM; "
+        "terminating with SIGKILL instead\n"
+        "ERROR:composer.cli.launcher:Global rank 0 (PID 911) exited with code -15\n"
+    )
+
+    assert [each for each in told if isinstance(each, LauncherEnd)] == []
+    assert [e.forced for e in told if isinstance(e, ClosingSignal)] == [False, True]

@@ -8,6 +8,7 @@
 | MPI_Abort | Open MPI help-mpi-api.txt | the rank that called it |
 | horovodrun | horovod/runner/gloo_run.py, launch.py | the rank |
 | deepspeed | deepspeed/launcher/launch.py | a pid that ended with success; else nobody |
+| composer | composer/cli/launcher.py | the rank, the pid |
 | Lightning | lightning/fabric/strategies/launchers/subprocess_script.py | a pid |
 | Ray | src/ray/core_worker, raylet's message of a worker's death | host, pid |
 
@@ -57,6 +58,14 @@ _DS_CODE = re.compile(r"exits with return code = (-?\d{1,6})\s*$")
 _DS_FINE = re.compile(r"Process (\d{1,10}) exits successfully\.\s*$")
 _DS_KILL = re.compile(r"Killing subprocess (\d{1,10})\s*$")
 _DS_SIZE = re.compile(r"dist_world_size=(\d{1,7})\s*$")
+# Those that it killed itself end with SIGTERM or SIGKILL, and may be told as the first.
+_COMPOSER_CRASH = re.compile(r"\bRank (\d{1,7}) crashed with exit code (-?\d{1,6})\.")
+_COMPOSER_END = re.compile(
+    r"\bGlobal rank (\d{1,7}) \(PID (\d{1,10})\) exited with code (?!-15\b|-9\b)(-?\d{1,6})\s*$"
+)
+_COMPOSER_KILL = re.compile(
+    r"\b(?:Killing|Failed to kill) global rank \d{1,7} \(PID (\d{1,10})\) with SIG(?P<forced>TERM; term)?"
+)
 _LIGHTNING = re.compile(
     r"Child process with PID (\d{1,10}) terminated with code (-?\d{1,6})\. Forcefully terminating "
 )
@@ -88,6 +97,8 @@ WORDS = (
     "exits with return",
     "A worker died",
     "dist_world_size",
+    "crashed with exit code",
+    "lobal rank ",
 )
 # How many lines after its title the rest of a message may stand.
 _REACH = 8
@@ -198,6 +209,8 @@ def _one_line(line: Line) -> ClosingSignal | LauncherEnd | LaunchBegan | None:
         return LauncherEnd(place, who, "spawn", 1, local_rank=int(match[1]), first=True)
     if match := _HOROVOD.search(text):
         return LauncherEnd(place, who, "horovod", int(match[2]), rank=int(match[1]))
+    if "ank " in text and (found := _composer(line)):
+        return found
     if match := _LIGHTNING.search(text):
         return LauncherEnd(place, who, "lightning", int(match[2]), pid=int(match[1]), first=True)
     if _DEEPSPEED.match(text):
@@ -216,6 +229,18 @@ def _one_line(line: Line) -> ClosingSignal | LauncherEnd | LaunchBegan | None:
             host=_host(host[1]) if host else None,
             pid=int(pid[1]) if pid else None,
         )
+    return None
+
+
+def _composer(line: Line) -> ClosingSignal | LauncherEnd | None:
+    text, place, who = line.text, line.place, line.speaker
+    if match := _COMPOSER_CRASH.search(text):
+        return LauncherEnd(place, who, "composer", int(match[2]), rank=int(match[1]), first=True)
+    if match := _COMPOSER_END.search(text):
+        rank, pid, code = (int(each) for each in match.groups())
+        return LauncherEnd(place, who, "composer", code, rank=rank, pid=pid)
+    if match := _COMPOSER_KILL.search(text):
+        return ClosingSignal(place, who, None, int(match[1]), bool(match["forced"]))
     return None
 
 

@@ -328,7 +328,8 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
         found += said
         stream.launched = line.place.offset
     else:
-        if text and not text.isspace():
+        # What follows an agent's word of a failure is the agent's own.
+        if text and not text.isspace() and not _is_launched(stream):
             stream.unknown = None
         if not tracebacks.inside:
             tracebacks.count(text)
@@ -343,7 +344,7 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
     elif not found and not tracebacks.inside and (bare := _bare_exception(line)):
         sign = meaning("exception", text)
         if sign is None:
-            stream.unknown = bare
+            stream.unknown = stream.unknown if _is_launched(stream) else bare
         elif sign.means not in ("launcher", "stopped"):
             found.append(bare)
     if size := world_size(line):
@@ -353,6 +354,10 @@ def _events(line: Line, stream: _Stream, zone: Zone) -> list[Event]:
     if state := collective_state(line):
         found.append(state)
     return found
+
+
+def _is_launched(stream: _Stream) -> bool:
+    return stream.unknown is not None and stream.launched > stream.unknown.place.offset
 
 
 # An exception's line without its traceback: people paste such, logs are cut before it, and some

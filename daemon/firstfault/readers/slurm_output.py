@@ -79,7 +79,7 @@ _FAILED = re.compile(
     r"(?:FAILED \(non-zero exit code|AT (?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d) DUE TO JOB NOT (?:ENDING|RUNNING))"
 )
 _POLL = re.compile(
-    r"(?:slurmstepd(?:-(?P<node>[\w.-]{1,253}))?: error: |^\[\d{4}-[^\]\s]{1,40}\] error: )"
+    r"(?:slurmstepd(?:-(?P<node>[\w.-]{1,253}))?: (?:error: )?|^\[\d{4}-[^\]\s]{1,40}\] error: )"
     r"(?:(?:StepId=|Step |Job )(?P<id>\d[\w.+]{0,63}) exceeded (?:virtual )?memory limit "
     r"\((?P<used>\d{1,20}) ?> ?(?P<limit>\d{1,20})\), (?:being killed|cancelling it)|"
     r"Exceeded job memory limit)"
