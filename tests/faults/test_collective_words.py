@@ -114,3 +114,10 @@ def test_a_lost_peer_far_from_an_error_of_nobody_may_be_another_ones() -> None:
     verdict = made.judged(made.console([last], made.WORK[:9], made.raised(error)))
 
     assert verdict.cause.id == "collective.error"
+
+
+def test_a_programs_misuse_of_process_groups_is_its_own() -> None:
+    error = "ValueError: trying to initialize the default process group twice!"
+    verdict = made.judged(made.console(made.raised(error.replace("Value", "Runtime"))))
+
+    assert (verdict.cause.id, verdict.cause.confidence) == ("python.exception", v.CONFIRMED)

@@ -22,6 +22,8 @@ _COLLECTIVE_WORDS = re.compile(
     r"\b(?:NCCL|nccl[A-Z]\w+|[Gg]loo|c10d|TCPStore|ProcessGroup\w*|process group)\b"
     r"|Timeout waiting for key|Store is closed"
 )
+# The program's own misuse, in whichever rank.
+_MISUSE = re.compile(r"default process group twice|Default process group has not been initialized")
 _C10D_TYPES = re.compile(r"(?:^|\.)(?:RuntimeError|Dist\w*Error)$")
 # Frames of installed packages and of Python itself: the user's own frame is the last other one.
 _LIBRARY = re.compile(
@@ -70,6 +72,8 @@ def is_collectives(event: Traceback) -> bool:
 
     Its frames or its words tell so.
     """
+    if _MISUSE.search(event.message):
+        return False
     inner = event.frames[-1].file if event.frames else ""
     depth = _IN_COLLECTIVE.search(inner) or _COLLECTIVE_WORDS.search(event.message)
     return bool(depth and _C10D_TYPES.search(event.type))
