@@ -111,8 +111,18 @@ def test_a_failure_with_a_reason_stands_above_the_ranks_that_waited() -> None:
         "\t     [2] finished collective #7, but didn't join collective #8 (count from 1)",
     ],
 )
-def test_torchs_own_report_on_a_desync_names_candidates(report: str) -> None:
+def test_torchs_own_report_on_a_desync_names_the_rank(report: str) -> None:
     verdict = told(timed_out(0, 8), timed_out(1, 8), report)
 
     assert (verdict.cause.id, verdict.cause.confidence) == ("collective.timeout", v.LIKELY)
-    assert [each.rank for each in verdict.initiator.candidates] == [2]
+    assert (verdict.initiator.rank, verdict.initiator.confidence) == (2, v.LIKELY)
+
+
+def test_of_several_ranks_in_torchs_report_each_is_a_candidate() -> None:
+    report = (
+        "\t - To our best knowledge, ranks [2, 3] are the lagging ranks that caused this timeout."
+    )
+    verdict = told(timed_out(0, 8), timed_out(1, 8), report)
+
+    assert verdict.initiator.rank is None
+    assert [each.rank for each in verdict.initiator.candidates] == [2, 3]

@@ -131,14 +131,17 @@ def late_faults(run: Run) -> list[Fault]:
 # that is ahead may have begun what it should not have.
 def _late(run: Run, proofs: tuple[Proof, ...]) -> list[Fault]:
     late, lines = behind(run)
+    reported = False
     if not late:
         ranks, line = lagging(run)
         late = tuple(_of_ranks(run, frozenset(ranks)))
         lines = () if line is None else (line,)
+        reported = bool(late)
     if not late:
         return []
     told = tuple(dict.fromkeys((*(proof(each) for each in lines), *proofs)))
-    lone = len(late) == 1 and len(lines) > _PAIR
+    # Of two that stand apart either may be late; torch's own report names who was.
+    lone = len(late) == 1 and (reported or len(lines) > _PAIR)
     one = _fault(TIMEOUT, late[0] if lone else None, told, LIKELY)
     return [msgspec.structs.replace(one, rank_sure=False, candidates=() if lone else late)]
 
