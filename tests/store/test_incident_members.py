@@ -102,7 +102,7 @@ def test_twenty_incidents_are_asked_for_as_one_is(database: Database) -> None:
         database.engine, "before_cursor_execute", lambda *each: asked.append(str(each[2]))
     )
 
-    assert len(common_causes.listed(database, 100)) == 20
+    assert len(common_causes.listed(database, 20)) == 20
     many = sum(text.startswith("SELECT") for text in asked)
     asked.clear()
     assert len(common_causes.listed(database, 1)) == 1

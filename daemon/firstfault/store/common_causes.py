@@ -144,16 +144,15 @@ def listed(
     keep: Keep = anew,
 ) -> list[j.Incident]:
     """The newest incidents, those that go on first; ``keep`` as `members` takes it."""
-    query = sa.select(incidents)
-    if only_open:
-        query = query.where(incidents.c.ended_at.is_(None))
+    query = sa.select(incidents).order_by(incidents.c.last_at.desc(), incidents.c.key.desc())
     if key is not None:
         query = query.where(incidents.c.key == key)
-    ordered = query.order_by(
-        sa.case((incidents.c.ended_at.is_(None), 0), else_=1), incidents.c.last_at.desc()
-    )
     with database.reading() as connection:
-        rows = connection.execute(ordered.limit(limit)).all()
+        goes_on = query.where(incidents.c.ended_at.is_(None))
+        rows = [*connection.execute(goes_on.limit(limit))]
+        if not only_open and len(rows) < limit:
+            ended = query.where(incidents.c.ended_at.is_not(None))
+            rows += connection.execute(ended.limit(limit - len(rows)))
         found = members(connection, [row.key for row in rows], keep)
     return [_incident(row, found[row.key]) for row in rows]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -12,6 +12,9 @@ from firstfault.model import jobs as j
 from firstfault.store.body import verdict_in
 from firstfault.store.database import JOBS, Database, hold
 from firstfault.store.schema import deliveries, jobs, verdicts
+
+# So many deliveries are put in order as they are found; more are looked for in their order.
+_FEW = 20_000
 
 
 class _Job(NamedTuple):
@@ -120,16 +123,44 @@ def retry(
 
 def listed(database: Database, limit: int, states: Collection[str] = ()) -> list[j.DeliveryStatus]:
     """The newest deliveries, in these states where any are named."""
-    query = (
-        sa.select(jobs.c.cluster, jobs.c.job, deliveries)
-        .join(jobs, jobs.c.key == deliveries.c.job_key)
-        .order_by(deliveries.c.key.desc())
-        .limit(limit)
+    query = sa.select(jobs.c.cluster, jobs.c.job, deliveries).join(
+        jobs, jobs.c.key == deliveries.c.job_key
     )
-    if states:
-        query = query.where(deliveries.c.state.in_(states))
+    newest = sa.select(deliveries.c.key).order_by(deliveries.c.key.desc()).limit(limit)
     with database.reading() as connection:
+        channels = _channels(connection)
+        if not channels:
+            return []
+        if states:
+            newest = _newest_in(connection, channels, states, limit)
+        query = query.where(deliveries.c.key.in_(newest)).order_by(deliveries.c.key.desc())
         return [status(row, row.cluster, row.job, row.error) for row in connection.execute(query)]
+
+
+def _newest_in(
+    connection: sa.Connection, channels: Sequence[str], states: Collection[str], limit: int
+) -> sa.Select[*tuple[int]]:
+    """The keys of the newest deliveries in these states, which may be few among millions."""
+    c = deliveries.c
+    query = sa.select(c.key).where(c.state.in_(states))
+    # By an index that begins with the channel.
+    indexed = query.where(c.channel.in_(channels))
+    some = sa.select(sa.func.count()).select_from(indexed.limit(_FEW).subquery())
+    if connection.execute(some).scalar_one() < _FEW:
+        return indexed.order_by((c.key + 0).desc()).limit(limit)
+    return query.order_by(c.key.desc()).limit(limit)
+
+
+def _channels(connection: sa.Connection) -> Sequence[str]:
+    """All channels of which there are deliveries, each found by an index after the one before."""
+    c = deliveries.c
+    first = sa.select(sa.func.min(c.channel).label("channel")).cte("channels", recursive=True)
+    following = sa.select(sa.func.min(c.channel)).where(c.channel > first.c.channel)
+    every = first.union_all(
+        sa.select(following.scalar_subquery()).where(first.c.channel.is_not(None))
+    )
+    query = sa.select(every.c.channel).where(every.c.channel.is_not(None))
+    return connection.execute(query).scalars().all()
 
 
 def status(row: sa.Row[Any], cluster: str, job: str, error: str | None) -> j.DeliveryStatus:
