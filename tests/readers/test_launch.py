@@ -33,6 +33,7 @@ def failure(text: str, speaker: Speaker | None = None) -> LaunchFailure:
         ("slurmstepd: error: TaskProlog failed status=256", "prolog", None, None),
         ("slurmstepd: error: pyxis: couldn't start container", "container", None, None),
         ("slurmstepd-n1: error: spank: required plugin spank_pyxis.so: task_init() failed with rc=-1", "container", "n1", None),
+        ("slurmstepd: error: spank: required plugin spank_pyxis.so: init_post_opt() failed with rc=-1", "container", None, None),
         ("srun: error: Task launch for StepId=12.0 failed on node n7: Invalid job credential", "task", "n7", None),
         ("srun: error: Task launch for 12.0 failed on node n7: Communication connection failure", "task", "n7", None),
         ("srun: error: Application launch failed: Invalid job credential", "task", None, None),

@@ -102,6 +102,7 @@ def test_a_note_has_its_time() -> None:
         ("[12.batch] error: *** JOB 12 ON n3 CANCELLED AT 2026-11-30T22:02:08 ***", "cancelled", "12", None),
         ("[12.batch] error: Could not open stdout file /x/y.out: No such file or directory", "launch", "12", None),
         ("[12.0] error: execve(): torchrunn: No such file or directory", "launch", "12", None),
+        ("[12.0] error: spank: required plugin spank_pyxis.so: init_post_opt() failed with rc=-1", "launch", "12", None),
     ],
 )  # fmt: skip
 def test_each_kind_of_note(message: str, told: str, job: str, number: int | None) -> None:

@@ -95,7 +95,8 @@ _DAEMONS = (
         "container",
         re.compile(
             rf"{_STEPD}(?:pyxis: couldn't start container|spank: required plugin "
-            r"[\w./-]{1,255}: (?:task_init|init|user_init)\(\) failed with rc)"
+            r"[\w./-]{1,255}: (?:init|init_post_opt|(?:local_)?user_init|task_init(?:_privileged)?|"
+            r"task_post_fork)\(\) failed with rc)"
         ),
     ),
 )

@@ -86,7 +86,8 @@ _NOTES = tuple(
 # A line without these is no note: most lines of a log are none.
 _WORDS = re.compile(
     r"Time limit|_job_complete|due to|failed node|DOWN|ResumeTimeout|preempted|REQUEST_KILL|Requeuing|"
-    r"[Pp]rolog|launch|non-startable|memory limit|oom|\*\*\*|exited|execve|chdir|Could not open"
+    r"[Pp]rolog|launch|non-startable|memory limit|oom|\*\*\*|exited|execve|chdir|Could not open|"
+    r"start container|failed with rc"
 )
 _LONGEST = 4_096
 _MOST_NODES = 64
