@@ -45,6 +45,8 @@ class TracebackReader:
         self._spawned: int | None = None
         self._message: End | None = None
         self._lead = ""
+        # Whether frames and source of torch.compile's message are read.
+        self._user_code = False
         self._after = Aftermath()
         self._torn: tuple[Reading, int] | None = None
 
@@ -78,6 +80,7 @@ class TracebackReader:
         self._close()
         found = [self._event(end) for end in self._ended if not end.harmless]
         self._ended, self._chained, self._spawned, self._message = [], 0, None, None
+        self._user_code = False
         return found
 
     def count(self, text: str) -> None:
@@ -157,10 +160,16 @@ class TracebackReader:
         if (index := stack_lines.spawned_index(stripped)) is not None:
             self._spawned, self._message = index, None
             return True
+        self._user_code = self._user_code and text[0].isspace()
+        if self._user_code or (self._ended and stack_lines.begins_user_code(stripped)):
+            self._user_code = True
+            return True
         end = self._message
         if end is None or stack_lines.header_count(text) or stack_lines.frame(text):
             return False
-        own = (line.hooked and end.line.hooked) or stack_lines.goes_on(text)
+        # torch/_dynamo/exc.py, BackendCompilerFailed: what the compiler raised is the next line.
+        nested = end.message.endswith(" raised:") and not end.more
+        own = (line.hooked and end.line.hooked) or nested or stack_lines.goes_on(text)
         first = (
             end.torn
             and not end.mixed

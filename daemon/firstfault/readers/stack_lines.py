@@ -44,17 +44,23 @@ _ERROR_NAME = re.compile(
     r"(?:Error|Exception|Interrupt|Exit|Warning|Timeout|Failure|Fault|Expired|Iteration)"
     r"(?:Group|s)?(?:\(\w{1,101}\))?$"
 )
+# What torch.compile says below each of its errors: torch/_dynamo/exc.py of torch 2.0 to 2.13.
+_DYNAMO = (
+    r"Set (?:TORCH_LOGS=|TORCHDYNAMO_VERBOSE=|torch\._dynamo\.config\.verbose)|"
+    r"You can suppress this exception and fall back to eager by setting:"
+)
+_USER_CODE = "from user code:"
 # A message that Python or torch ends with such lines goes on in them.
 _GOES_ON = re.compile(
     r"\s{1,8}(?!\s|\d{1,3}%)|Exception raised from |frame #\d|CUDA kernel errors might |For debugging consider "
     r"passing |Compile with `TORCH_USE_CUDA_DSA`|Device-side assertion|Search for `cuda|"
-    r"Last error:|nccl[A-Z]\w{1,40}: "
+    rf"Last error:|nccl[A-Z]\w{{1,40}}: |{_DYNAMO}"
 )
 # What an interpreter and its libraries say as they shut down.
 _SHUTDOWN = re.compile(
     r"Exception ignored |\s{1,8}(?!\s|\d{1,3}%)|\[?[IW]\d{4} \d\d:|\[rank\d{1,7}\]:\[[WI]|wandb: |terminate called |"
     r"[^\s:]{1,300}:\d{1,7}: (?:User|Resource|Future|Deprecation|Runtime)Warning: |frame #\d|"
-    r"Exception raised from |Segmentation fault|Aborted|Killed|[-=*_]{3,}$"
+    rf"Exception raised from |Segmentation fault|Aborted|Killed|[-=*_]{{3,}}$|{_DYNAMO}"
 )
 _THREAD = re.compile(r"Exception in thread .{0,300}:$")
 _CHILD = re.compile(r"Process [\w-]{1,100}:$")
@@ -138,6 +144,11 @@ def spawned_index(text: str) -> int | None:
 def goes_on(text: str) -> bool:
     """Whether a line behind an exception's is surely of its message."""
     return bool(_GOES_ON.match(text))
+
+
+def begins_user_code(text: str) -> bool:
+    """Whether below a line (stripped) torch.compile shows where it was in the user's own code."""
+    return text == _USER_CODE
 
 
 def is_shutdown(text: str) -> bool:
