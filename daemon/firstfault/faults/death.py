@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from firstfault.faults.exceptions import meaning_of_chain
 from firstfault.model.event import (
     AgentSignalled,
     Cancelled,
@@ -389,7 +390,7 @@ def _fullness(event: object) -> tuple[int, int]:
 # The first exception of a chain may say more than the last: "exited unexpectedly" says less
 # than "killed by signal: Killed".
 def _signature(event: Traceback) -> Signature | None:
-    own = meaning_of_exception(event.type, event.message)
+    own = meaning_of_chain(event)
     if own is not None:
         return own
     for kind, message in event.causes:

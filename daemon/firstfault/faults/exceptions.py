@@ -25,6 +25,7 @@ _COLLECTIVE_WORDS = re.compile(
 # The program's own misuse, in whichever rank.
 _MISUSE = re.compile(r"default process group twice|Default process group has not been initialized")
 _C10D_TYPES = re.compile(r"(?:^|\.)(?:RuntimeError|Dist\w*Error)$")
+_SHORT_WRITE = "storage.short-write"
 # Frames of installed packages and of Python itself: the user's own frame is the last other one.
 _LIBRARY = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python3|^<|/python3\.\d+/|/bin/(?:torchrun|accelerate)$"
@@ -77,6 +78,19 @@ def is_collectives(event: Traceback) -> bool:
     inner = event.frames[-1].file if event.frames else ""
     depth = _IN_COLLECTIVE.search(inner) or _COLLECTIVE_WORDS.search(event.message)
     return bool(depth and _C10D_TYPES.search(event.type))
+
+
+def meaning_of_chain(event: Traceback) -> Signature | None:
+    """What is known of an exception; of a write that was cut short, what its chain says of it.
+
+    torch's writer raises anew as it is closed, behind the error that the file system gave.
+    """
+    own = meaning_of_exception(event.type, event.message)
+    if own is None or own.id != _SHORT_WRITE:
+        return own
+    chain = (meaning_of_exception(kind, message) for kind, message in event.causes)
+    told = (each for each in chain if each is not None and each.id != _SHORT_WRITE)
+    return next((each for each in told if each.means.startswith("storage.")), own)
 
 
 def worth(event: Traceback, said: Signature | None, *, cut: bool) -> str:

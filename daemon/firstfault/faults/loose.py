@@ -12,7 +12,13 @@ import msgspec
 
 from firstfault.faults.death import MUCH, Death, is_exception, says_same, texts_of, worker_signal
 from firstfault.faults.effects import is_agents, is_launchers
-from firstfault.faults.exceptions import cause_of, exception_facts, same_key, worth
+from firstfault.faults.exceptions import (
+    cause_of,
+    exception_facts,
+    meaning_of_chain,
+    same_key,
+    worth,
+)
 from firstfault.faults.owners import labelled_documents
 from firstfault.faults.processes import proof, with_process
 from firstfault.faults.signals import WORKER_CAUSES
@@ -20,7 +26,7 @@ from firstfault.model.event import TableEntry, Traceback
 from firstfault.model.fault import Effect, Fault
 from firstfault.model.run import Happened, Run
 from firstfault.model.verdict import LIKELY, POSSIBLE, weaker
-from firstfault.signatures import EFFECTS, meaning_of_exception
+from firstfault.signatures import EFFECTS
 
 # A document, and the task whose agent speaks in it.
 Scope = tuple[str, int | None]
@@ -118,7 +124,7 @@ def _within(seen: Sequence[Happened], nameless: Sequence[Death], ends: Sequence[
         assert isinstance(event, Traceback)
         if _was_survived(event) and ends and not any(_may_raise(d) for d in ends):
             continue
-        sign = meaning_of_exception(event.type, event.message)
+        sign = meaning_of_chain(event)
         if sign is not None and sign.means in ("peer-lost", "waited", "stopped"):
             if event.thread and alone:
                 # A thread that lost its own peer: a logger's, a loader's.
@@ -181,7 +187,7 @@ def _owners(nameless: Sequence[Death]) -> list[Death]:
 def _fault(key: str, seen: Sequence[Happened], *, alone: bool) -> Fault:
     event = seen[0].event
     assert isinstance(event, Traceback)
-    sign = meaning_of_exception(event.type, event.message)
+    sign = meaning_of_chain(event)
     means = None if sign is None else sign.means
     cause = cause_of(event, means)
     killed = cause == "worker-killed"
