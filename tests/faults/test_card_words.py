@@ -39,10 +39,10 @@ def test_an_assertion_with_the_line_that_the_card_printed_is_sure(line: str) -> 
     assert "Loss.cu:242" in verdict.evidence[0].text
 
 
-def test_an_assertion_without_that_line_is_likely() -> None:
+def test_an_assertion_without_that_line_is_sure_by_the_processs_own_word() -> None:
     verdict = explained()
 
-    assert (verdict.cause.id, verdict.cause.confidence) == ("gpu.device-assert", v.LIKELY)
+    assert (verdict.cause.id, verdict.cause.confidence) == ("gpu.device-assert", v.CONFIRMED)
 
 
 @pytest.mark.parametrize("error", [ILLEGAL, "ValueError: shapes differ"])
@@ -58,12 +58,12 @@ def test_assertions_that_only_stand_in_a_log_are_possible() -> None:
     assert (verdict.cause.id, verdict.cause.confidence) == ("gpu.device-assert", v.POSSIBLE)
 
 
-def test_an_assertion_that_cpp_ended_the_process_for_is_likely() -> None:
+def test_an_assertion_that_cpp_ended_the_process_for_is_sure() -> None:
     ended = ["terminate called after throwing an instance of 'c10::Error'"]
     told = "  what():  CUDA error: device-side assert triggered"
     verdict = made.judged(made.console([OLD_LINE, *ended, told]))
 
-    assert (verdict.cause.id, verdict.cause.confidence) == ("gpu.device-assert", v.LIKELY)
+    assert (verdict.cause.id, verdict.cause.confidence) == ("gpu.device-assert", v.CONFIRMED)
 
 
 def test_memory_that_an_uncaught_exception_says_was_refused_is_sure() -> None:

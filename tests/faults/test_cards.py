@@ -102,16 +102,16 @@ def test_a_link_that_failed_is_never_sure() -> None:
 def test_a_card_that_fell_off_the_bus_explains_the_faults_of_its_links() -> None:
     verdict = made.judged(made.kernel_log("c1", said(LOST, SWITCH, LINK)))
 
-    assert (verdict.cause.id, verdict.cause.confidence) == ("gpu.bus-lost", v.LIKELY)
+    assert (verdict.cause.id, verdict.cause.confidence) == ("gpu.bus-lost", v.CONFIRMED)
     assert (verdict.initiator.host, verdict.initiator.gpu) == ("c1", "PCI:0000:3b:00")
 
 
-def test_the_drivers_word_on_a_programs_own_fault_is_a_second_line_and_not_sure() -> None:
+def test_the_drivers_word_on_a_programs_own_fault_is_a_second_line() -> None:
     verdict = made.judged(
         raised(ILLEGAL), made.kernel_log("c1", said(MMU, DYING)), made.accounting("FAILED")
     )
 
-    assert (verdict.cause.id, verdict.cause.confidence) == ("gpu.illegal-access", v.LIKELY)
+    assert (verdict.cause.id, verdict.cause.confidence) == ("gpu.illegal-access", v.CONFIRMED)
     assert any(each.source == "kernel log" for each in verdict.evidence)
 
 
@@ -160,8 +160,15 @@ def test_lines_that_a_program_printed_make_nothing_sure() -> None:
     assert verdict.cause.confidence == v.LIKELY
 
 
+def test_words_of_a_program_are_not_sure_where_another_card_failed() -> None:
+    later = made.kernel_log("c2", said(ECC))
+    verdict = made.judged(raised(ILLEGAL), later, made.accounting("FAILED"))
+
+    assert verdict.cause.confidence == v.LIKELY
+
+
 @pytest.mark.parametrize("head", ["", "kernel: "])
 def test_the_drivers_lines_without_a_head_are_the_kernels(head: str) -> None:
     verdict = made.judged(made.document("card.txt", [f"{head}{LOST}", f"{head}{SWITCH}"]))
 
-    assert (verdict.cause.id, verdict.cause.confidence) == ("gpu.bus-lost", v.LIKELY)
+    assert (verdict.cause.id, verdict.cause.confidence) == ("gpu.bus-lost", v.CONFIRMED)

@@ -248,6 +248,7 @@ ROWS: dict[str, tuple[Told, Findings]] = {
     "echo": (told(), Findings((ERROR, fault("rendezvous.connect", rank(2, "c2"))))),
     "no-device": (told(), Findings((fault("gpu.not-visible"),))),
     "device": (told(), Findings((fault("gpu.ecc"),), PEERS)),
+    "fabric": (told(), Findings((fault("gpu.nvlink"),), PEERS)),
     "connection": (told(), Findings((fault("collective.error"),), PEERS)),
     "device-and-kernel": (
         told(),

@@ -86,14 +86,15 @@ def _asserted(fault: Fault, run: Run) -> Fault:
     if not lines:
         return fault
     match = _ASSERTION.search(lines[0].event.place.text)
-    said = fault.exception is not None or _ended_so(fault)
+    ended = _ended_so(fault)
+    said = fault.exception is not None or ended
     seconded = msgspec.structs.replace(
         fault,
         sources=fault.sources | ({"rank", "device"} if said else {"device"}),
         proofs=tuple(dict.fromkeys((proof(lines[0]), *fault.proofs))),
         # Nothing survives an assertion of its card, nor goes on after C++ ended it for one.
-        sure=fault.sure or _ended_so(fault),
-        limit=fault.limit if fault.exception is not None or fault.sure else LIKELY,
+        sure=fault.sure or ended,
+        limit=fault.limit if said or fault.sure else LIKELY,
     )
     return _with_facts(seconded, {"assertion": match[1]} if match else {})
 

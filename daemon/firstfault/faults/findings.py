@@ -277,7 +277,10 @@ def _with_loose_words(
         elif narrow:
             faults.remove(crash)
             proofs = tuple(proof(each) for each in narrow[:2])
-            faults.append(_narrowed(crash, _means(narrow[0]), proofs, None))
+            told = _narrowed(crash, _means(narrow[0]), proofs, None)
+            if len(crashes) == 1 and crash.cause == "process.abort" and _are_last_words(narrow):
+                told = msgspec.structs.replace(told, limit=CONFIRMED, rank_sure=False)
+            faults.append(told)
         elif lost:
             faults.remove(crash)
             effects.append(Effect(_means(lost[0]), proof(lost[0]), crash.process, crash.at))
@@ -299,6 +302,14 @@ def _narrowed(
         exception=exception,
         # Nothing but the neighbourhood gives the words to the process that crashed.
         limit=LIKELY,
+    )
+
+
+# C++ says so of an error that nothing caught, and then aborts: of the one process that did.
+def _are_last_words(signs: Sequence[Happened]) -> bool:
+    said = all("what():" in each.event.place.text for each in signs)
+    return (
+        said and len({_means(each) for each in signs}) == 1 and _means(signs[0]).startswith("gpu.")
     )
 
 

@@ -42,6 +42,17 @@ _NARROWEST = (
     "gpu.row-remap", "collective.network",
 )  # fmt: skip
 _CARD_LOST = "gpu.bus-lost"
+# No process goes on with a card that says this of its work.
+_LETHAL = frozenset(
+    {
+        "kernel.gpu-bus-lost",
+        "kernel.gpu-ecc",
+        "kernel.gpu-illegal-access",
+        "kernel.gpu-kernel-fault",
+        "kernel.amdgpu-page-fault",
+        "kernel.amdgpu-uncorrected",
+    }
+)
 _BUS = "kernel.bus-error"
 # What a rank that was hit died of: a poisoned page gives SIGBUS, an oops ends its task.
 _DEADLY = {"kernel.memory-failure": (7, 9), "kernel.oops": (9, 11), "kernel.bug": (9, 11)}
@@ -288,7 +299,7 @@ def _worth(each: _Seen, told: Told, run: Run) -> str:
         (s.signature.at_most for s in signatures("kernel") if s.signature.id == event.signature),
         LIKELY,
     )
-    limits = [allowed, LIKELY]
+    limits = [CONFIRMED] if is_bare(told, event) else [allowed, LIKELY]
     alone = _is_kernel_alone(told, run)
     if event.quoted or event.boot is not None:
         limits.append(LIKELY if event.at is not None else POSSIBLE)
@@ -296,6 +307,15 @@ def _worth(each: _Seen, told: Told, run: Run) -> str:
         # The log goes back to boot: days before the job, perhaps.
         limits.append(POSSIBLE)
     return min(limits, key=_ORDER.index)
+
+
+def is_bare(told: Told, event: KernelSign) -> bool:
+    """Whether nothing but kernel logs is there, of no job, and ``event`` is a card's end of a process.
+
+    Nobody asks then whose fault it was, but what the card met.
+    """
+    nameless = told.facts is None and not told.jobs and not told.nodes and not told.outputs
+    return nameless and event.signature in _LETHAL and event.boot is None and not event.quoted
 
 
 def _narrowest(signs: Iterable[_Seen]) -> str:

@@ -13,6 +13,7 @@ import msgspec
 
 from firstfault.judge.exits import worth_of_exit
 from firstfault.judge.order import OOM, slurm_or_rank, surely_before
+from firstfault.model.event import KernelSign
 from firstfault.model.fault import Effect, Fault, Findings
 from firstfault.model.line import Span
 from firstfault.model.run import Told
@@ -20,13 +21,24 @@ from firstfault.model.verdict import CONFIRMED, LIKELY, POSSIBLE, UNKNOWN, weake
 
 # Among faults that cannot be ordered, the one that is named (never more than "possible").
 _FIRST_NAMED = ("memory.", "gpu.", "node.", "slurm.node-fail", "process.", "storage.", "python.")
-# Words of a device or a fabric repeat, in the same words, what another's fault does to them: alone
-# they are one source. That a process sees no card is nobody's echo.
-_ECHOED = ("gpu.", "collective.network", "collective.config", "collective.error")
-_PLAIN = "gpu.not-visible"
+# Words of a fabric repeat, in the same words, what another's fault does to them; a library's or a
+# general word of a card tells no more than that something before it went wrong. Alone they are one
+# source.
+_ECHOED = (
+    "collective.config",
+    "collective.error",
+    "collective.network",
+    "gpu.library",
+    "gpu.nvlink",
+    "gpu.row-remap",
+    "gpu.unhealthy",
+)
 # A rank whose connection broke says these: the peer that broke it may have said nothing.
 _OF_CONNECTIONS = ("collective.error", "collective.network")
 _CARDS = "unhandled cuda error"
+_HARDWARE = ("gpu.bus-lost", "gpu.ecc", "gpu.gsp", "gpu.nvlink", "gpu.row-remap", "gpu.unhealthy")
+# That a process sees no card is no other card's fault.
+_PLAIN = "gpu.not-visible"
 _GENERAL = ("RuntimeError", "Exception", "OSError", "SystemExit")
 _WAITING = (
     "rendezvous.connect",
@@ -65,7 +77,7 @@ def decide(told: Told, found: Findings) -> Judgement:
     Evidence that names several jobs, and nothing that says which one is meant, makes nothing sure.
     """
     judgement = _decide(told, found)
-    echoed = judgement.cause.startswith(_ECHOED) and judgement.cause != _PLAIN
+    echoed = judgement.cause.startswith(_ECHOED) or _is_questioned(told, judgement)
     if echoed and not _is_seconded(judgement):
         judgement = msgspec.structs.replace(
             judgement, confidence=weaker(judgement.confidence, LIKELY)
@@ -80,6 +92,17 @@ def _is_seconded(judgement: Judgement) -> bool:
     return any(
         fault.sources & {"kernel", "device"} and len(fault.sources) > 1 for fault in judgement.roots
     )
+
+
+# A card that the kernel tells something else of may be the reason of what a process says of its own.
+def _is_questioned(told: Told, judgement: Judgement) -> bool:
+    if not judgement.cause.startswith("gpu.") or judgement.cause == _PLAIN:
+        return False
+    if any("kernel" in fault.sources for fault in judgement.roots):
+        return False
+    events = (each.event for run in told.runs for each in run.happened)
+    others = (e.means for e in events if isinstance(e, KernelSign))
+    return any(each.startswith(_HARDWARE) and each != judgement.cause for each in others)
 
 
 def at_most_likely(judgement: Judgement) -> Judgement:

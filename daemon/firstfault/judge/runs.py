@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from firstfault.faults.processes import is_torchruns_end
-from firstfault.faults.system import PANICS
+from firstfault.faults.system import PANICS, is_bare
 from firstfault.model.event import (
     Cancelled,
     ExitNoticed,
@@ -93,14 +93,16 @@ def _failure_is_known(told: Told, run: Run) -> bool:
     ):
         # Nothing outlives its node's panic.
         return True
+    if any(isinstance(e, KernelSign) and is_bare(told, e) for e in events):
+        return True
     ended = any(_is_end(each) for each in run.happened)
     restarts = any(isinstance(e, ExitNoticed) for e in events)
     return ended or (not restarts and _ends_in_words(run))
 
 
 # A log that ends in a traceback; or in others' words of a lost peer, after an exception that torch
-# calls uncaught and that its rank said nothing after. A rank's own file ends with its attempt,
-# whatever came after.
+# calls uncaught and that its rank said nothing after; or what C++ says of a card's error as it ends
+# a process for it. A rank's own file ends with its attempt, whatever came after.
 def _ends_in_words(run: Run) -> bool:
     last = [e for e in run.happened if e.last and e.source != "rank's log"]
     if any(isinstance(e.event, Traceback | FatalError) for e in last):
@@ -111,12 +113,20 @@ def _ends_in_words(run: Run) -> bool:
         if isinstance(e.event, Sign) and e.event.means in ("peer-lost", "waited")
     }
     return any(
-        isinstance(e.event, Traceback)
-        and e.event.hooked
-        and not e.event.followed
-        and e.event.place.document in mourning
+        (isinstance(e.event, Sign) and e.source != "rank's log" and _is_terminated(e.event))
+        or (
+            isinstance(e.event, Traceback)
+            and e.event.hooked
+            and not e.event.followed
+            and e.event.place.document in mourning
+        )
         for e in run.happened
     )
+
+
+def _is_terminated(event: Sign) -> bool:
+    of_card = (event.means or "").startswith("gpu.")
+    return of_card and "what():" in event.place.text and not event.worked
 
 
 # A script may go on after something that could not be started; a pod is started anew.

@@ -41,6 +41,8 @@ _STEP = re.compile(r"(?:StepId=|\*\*\* JOB |\*\*\* STEP )(\d{1,19})")
 
 _NUMBER = re.compile(r"(?<!\d)\d{1,19}(?!\d)")
 
+_LONGEST_TAIL = 1 << 16
+
 # What a node's clock and the controller's may differ by.
 _CLOCKS = dt.timedelta(minutes=1)
 
@@ -84,6 +86,20 @@ def read_document(document: Document) -> Read:
     return msgspec.structs.replace(_read(unpacked(document)), document=document)
 
 
+# Who copies a log says by dots that there was more, which is no word of the job's. Where the line
+# before begins, infinite without such dots.
+def _before_omission(document: Document) -> float:
+    if not document.excerpts:
+        return float("inf")
+    tail = document.excerpts[-1]
+    data = tail.data[-_LONGEST_TAIL:].rstrip()
+    omission = data.rfind(b"\n") + 1
+    if omission == 0 or data[omission:].strip(b" []().") or b".." not in data[omission:]:
+        return float("inf")
+    kept = data[:omission].rstrip()
+    return tail.offset + max(len(tail.data) - _LONGEST_TAIL, 0) + kept.rfind(b"\n") + 1
+
+
 def _read(document: Document) -> Read:
     what = _kind(document)
     hours = zone(document)
@@ -98,7 +114,10 @@ def _read(document: Document) -> Read:
             events,
             output=output,
             zoned=hours.known or not _are_local(events),
-            end=max((each.offset for each in output.heard), default=float("inf")),
+            end=min(
+                max((each.offset for each in output.heard), default=float("inf")),
+                _before_omission(document),
+            ),
             whole=not last or last.endswith(b"\n"),
         )
     events = ()
