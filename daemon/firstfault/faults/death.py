@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -104,7 +104,29 @@ def deaths(run: Run) -> tuple[Death, ...]:
         if death is not None:
             death = _closed_with_agent(_forced_by_time(death, begun), stopped)
             found.append(_forced_by_step(death, ended))
-    return tuple(found)
+    return tuple(_with_last_words(run, found))
+
+
+# Where nobody tells how processes ended, a console that ends in an exception ended by it: its
+# process did, and so did those that raised the same at their streams' ends.
+def _with_last_words(run: Run, found: Sequence[Death]) -> Iterator[Death]:
+    lasts = [
+        each.event
+        for each in run.happened
+        if each.last and each.source == "job output" and isinstance(each.event, Traceback)
+    ]
+    if any(isinstance(each.event, _Exit) for each in run.happened):
+        lasts = []
+    for death in found:
+        raised = death.raised
+        if raised is None or raised.ended or not any(says_same(raised.event, e) for e in lasts):
+            yield death
+            continue
+        ended = all(
+            isinstance(e.event, Traceback) and e.event.final and not _is_doubtful(e.event)
+            for e in raised.seen
+        )
+        yield msgspec.structs.replace(death, raised=msgspec.structs.replace(raised, ended=ended))
 
 
 def steps_end(run: Run) -> dict[str, int]:
