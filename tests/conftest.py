@@ -12,6 +12,7 @@ from tests.databases import postgresql, postgresql_url, store_url
 # Fixtures that every test may ask for.
 __all__ = ["postgresql", "postgresql_url", "store_url"]
 
+_OF_REAL_PROGRAMS = ("cluster", "chromium", "slow")
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -21,7 +22,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the tests marked ``soak`` out, whatever ``-m`` says, unless ``--soak`` is given."""
+    """Leaves the tests marked ``soak`` out, whatever ``-m`` says, unless ``--soak`` is given.
+
+    What waits for real programs gets a second try, which the closing line tells of ("1 rerun").
+    """
+    for item in items:
+        if any(item.get_closest_marker(mark) for mark in _OF_REAL_PROGRAMS):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     if config.getoption("--soak"):
         return
     left_out = [item for item in items if item.get_closest_marker("soak") is not None]

@@ -50,10 +50,14 @@ def test_each_end_of_a_requeued_job_is_a_record_of_its_own(site: Site) -> None:
 
     site.ask("scontrol", "requeue", job)
     site.awaited(job)
-    # Slurm would hold it back for two minutes.
-    site.wait(lambda: site.ask("squeue", "-h", "-j", job, "-o", "%T") == "PENDING")
-    site.ask("scontrol", "update", f"jobid={job}", "starttime=now")
-    site.wait(lambda: started.read_text() == "x\nx\n")
+
+    # Slurm would hold it back for two minutes, and does so once it has cleaned up after it.
+    def is_begun() -> bool:
+        if site.ask("squeue", "-h", "-j", job, "-o", "%T") == "PENDING":
+            site.ask("scontrol", "update", f"jobid={job}", "starttime=now")
+        return started.read_text() == "x\nx\n"
+
+    site.wait(is_begun)
     site.ask("scancel", job)
 
     first, second = site.awaited(job, 2)
