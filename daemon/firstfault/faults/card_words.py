@@ -100,4 +100,9 @@ def _asserted(fault: Fault, run: Run) -> Fault:
 
 
 def _ended_so(fault: Fault) -> bool:
-    return any("what():" in each.place.text for each in fault.proofs)
+    return any(is_last_word(fault.cause, each.place.text) for each in fault.proofs)
+
+
+def is_last_word(means: str | None, text: str) -> bool:
+    """Whether a line is what C++ says of a card's error that nothing caught, as it ends the process."""
+    return (means or "").startswith("gpu.") and "what():" in text

@@ -28,7 +28,7 @@ from firstfault.model.run import Run
 from firstfault.model.verdict import CONFIRMED, LIKELY
 
 # What breaks under the program, first the one that explains the others.
-_DEVICE = (
+DEVICE = (
     "gpu.bus-lost", "gpu.ecc", "gpu.row-remap", "gpu.gsp", "gpu.nvlink", "gpu.unhealthy",
 )  # fmt: skip
 # A row that waits for the next reset stops no process.
@@ -86,7 +86,7 @@ def _is_cards(fault: Fault) -> bool:
 
 # The lines of the card's failure that explains most, of those that a rank may have failed of.
 def _failed_before(fault: Fault, events: Sequence[KernelSign]) -> list[KernelSign]:
-    for cause in _DEVICE:
+    for cause in DEVICE:
         own = [e for e in events if e.means == cause and e.signature != _HARMLESS]
         near = [e for e in own if _is_near(e, fault)]
         if near or (cause in _LASTING and any(e.at is None for e in own)):

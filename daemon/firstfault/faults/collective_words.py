@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from firstfault.model.event import Sign, Traceback
+from firstfault.model.event import Traceback
 from firstfault.model.fault import Fault, Proof
 from firstfault.model.run import Happened
 from firstfault.model.verdict import LIKELY, weaker
@@ -57,12 +57,18 @@ def only_lost_a_peer(event: Traceback, means: str | None, signs: Sequence[Happen
 def is_lost_peer(fault: Fault, loose: Sequence[Happened]) -> bool:
     """Whether a fault that is an error of NCCL's in nobody's traceback is the loss of a peer, by
     what torch repeats right below it ("Last error")."""
-    if fault.cause != COLLECTIVE_ERROR or fault.process is not None or fault.exception is None:
+    if not _is_nobodys(fault):
         return False
-    if any(word in (fault.exception.message or "") for word in _OWN):
+    message = (fault.exception and fault.exception.message) or ""
+    if any(word in message for word in _OWN):
         return False
     below = [each for each in loose if any(_is_below(each, proof) for proof in fault.proofs)]
     return not own_reason(below) and any(each.means == "peer-lost" for each in below)
+
+
+def _is_nobodys(fault: Fault) -> bool:
+    raised = fault.cause == COLLECTIVE_ERROR and fault.exception is not None
+    return raised and fault.process is None
 
 
 def _is_below(each: Happened, proof: Proof) -> bool:
@@ -75,18 +81,17 @@ def _is_below(each: Happened, proof: Proof) -> bool:
 def reasoned(fault: Fault, loose: Sequence[Happened]) -> Fault:
     """A fault that is an error of NCCL's in nobody's traceback, with what lines of nobody in the
     same document say of why."""
-    if fault.cause != COLLECTIVE_ERROR or fault.process is not None or fault.exception is None:
+    if not _is_nobodys(fault):
         return fault
     documents = {each.place.document for each in fault.proofs}
     own = own_reason([each for each in loose if each.event.place.document in documents])
     if not own:
         return fault
-    limits = [each.event.at_most for each in own if isinstance(each.event, Sign)]
     cause = own[0].means or fault.cause
     return msgspec.structs.replace(
         fault,
         cause=cause,
         key=cause,
         proofs=(*(Proof(e.event.place, e.source) for e in own[:2]), *fault.proofs),
-        limit=weaker(fault.limit, LIKELY, *limits),
+        limit=weaker(fault.limit, LIKELY, *(each.at_most for each in own)),
     )

@@ -8,7 +8,7 @@ import msgspec
 
 from firstfault.faults.agreement import shells_ends, with_torn_ends
 from firstfault.faults.at_exit import with_needed_ranks
-from firstfault.faults.card_words import with_card_words
+from firstfault.faults.card_words import is_last_word, with_card_words
 from firstfault.faults.collective_words import is_lost_peer, reasoned
 from firstfault.faults.death import Death, deaths, with_kernel_words
 from firstfault.faults.effects import launcher_and_slurm
@@ -305,12 +305,10 @@ def _narrowed(
     )
 
 
-# C++ says so of an error that nothing caught, and then aborts: of the one process that did.
+# Of the one process that aborted.
 def _are_last_words(signs: Sequence[Happened]) -> bool:
-    said = all("what():" in each.event.place.text for each in signs)
-    return (
-        said and len({_means(each) for each in signs}) == 1 and _means(signs[0]).startswith("gpu.")
-    )
+    one = len({_means(each) for each in signs}) == 1
+    return one and all(is_last_word(_means(each), each.event.place.text) for each in signs)
 
 
 def _means(each: Happened) -> str:
@@ -335,7 +333,10 @@ def _signs(rest: Sequence[Happened], *, aborts: bool) -> list[Fault]:
             sources=frozenset({"rank"}),
             proofs=tuple(dict.fromkeys(proof(each) for each in found[:3])),
             sure=False,
-            limit=weaker(LIKELY if means.startswith("slurm.") else CONFIRMED, *_at_most(found)),
+            limit=weaker(
+                LIKELY if means.startswith("slurm.") else CONFIRMED,
+                *(each.at_most for each in found),
+            ),
             facts=(("what", "container"),) if _are_containers(found) else (),
         )
         for means, found in sorted(seen.items())
@@ -352,10 +353,6 @@ def _are_containers(found: Sequence[Happened]) -> bool:
 def _host(found: Sequence[Happened]) -> str | None:
     process = found[0].process
     return (process and process.host) or nccls_host(found)
-
-
-def _at_most(found: Sequence[Happened]) -> list[str]:
-    return [each.event.at_most for each in found if isinstance(each.event, Sign)]
 
 
 # What a program raises after it went on from another error may be that one's.

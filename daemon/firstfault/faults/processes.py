@@ -128,7 +128,7 @@ def surroundings(run: Run) -> Surroundings:
 # torch's own "terminate called" may be about any of the rest.
 def _may_abort(each: Happened) -> bool:
     means = each.means or ""
-    return means.startswith(_ABORTING) or (means == AT_ABORT and _at_most(each) != CONFIRMED)
+    return means.startswith(_ABORTING) or (means == AT_ABORT and each.at_most != CONFIRMED)
 
 
 def _losses(run: Run) -> dict[Process, list[Place]]:
@@ -198,7 +198,7 @@ def worded(death: Death, words: Sequence[Happened]) -> Fault:
         sources=frozenset({"agent", "rank"}),
         proofs=tuple(dict.fromkeys(proof(each) for each in (*told[:2], *death.exits[:1]))),
         sure=not death.closed,
-        limit=CONFIRMED if sure else weaker(LIKELY, *map(_at_most, told)),
+        limit=CONFIRMED if sure else weaker(LIKELY, *(each.at_most for each in told)),
         pid=death.process.pid,
         facts=(("exit_code", str(death.exit_code)),),
     )
@@ -231,10 +231,6 @@ def _signature(each: Happened) -> str | None:
     return each.event.signature if isinstance(each.event, Sign) else None
 
 
-def _at_most(each: Happened) -> str:
-    return each.event.at_most if isinstance(each.event, Sign) else CONFIRMED
-
-
 def _victim(death: Death, raised: Raised) -> Effect:
     return Effect(raised.means or "", proof(raised.seen[0]), death.process, _raised_at(raised))
 
@@ -259,7 +255,7 @@ def _raised_fault(death: Death, raised: Raised, signs: Sequence[Happened]) -> Fa
     own: Sequence[Happened] = ()
     if cause == COLLECTIVE_ERROR and (own := own_reason(signs)):
         # NCCL's own lines, or the exception's further ones, say what it met.
-        cause, limit = own[0].means or cause, weaker(limit, LIKELY, *map(_at_most, own))
+        cause, limit = own[0].means or cause, weaker(limit, LIKELY, *(each.at_most for each in own))
         key = cause
     if cause == "worker-killed":
         cause = WORKER_CAUSES.get(death.worker_signal or "Killed", "process.killed")
@@ -272,7 +268,7 @@ def _raised_fault(death: Death, raised: Raised, signs: Sequence[Happened]) -> Fa
         shared = [each for each in signs if each.means == "memory.shm"]
         if cause in ("process.bus-error", "process.killed") and shared:
             # torch's own hint, which is a guess.
-            cause, limit = "memory.shm", weaker(LIKELY, *map(_at_most, shared))
+            cause, limit = "memory.shm", weaker(LIKELY, *(each.at_most for each in shared))
         facts.append(("worker", ", ".join(str(pid) for pid in death.worker_pids)))
     sources = {"agent" for _ in death.exits[:1]} | {
         "error file" if isinstance(e.event, Traceback) and e.event.recorded else "rank"
@@ -346,7 +342,7 @@ def _signal_fault(
         proofs=tuple(dict.fromkeys(ordered)),
         # A process that its agent still had to end was alive when another had already failed.
         sure=not death.closed,
-        limit=weaker(LIKELY if doubt else CONFIRMED, *map(_at_most, signs)),
+        limit=weaker(LIKELY if doubt else CONFIRMED, *(each.at_most for each in signs)),
         pid=death.process.pid,
         facts=tuple(facts),
     )

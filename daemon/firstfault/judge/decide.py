@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from firstfault.faults.cards import DEVICE
 from firstfault.judge.exits import worth_of_exit
 from firstfault.judge.order import OOM, slurm_or_rank, surely_before
 from firstfault.model.event import KernelSign
@@ -36,7 +37,6 @@ _ECHOED = (
 # A rank whose connection broke says these: the peer that broke it may have said nothing.
 _OF_CONNECTIONS = ("collective.error", "collective.network")
 _CARDS = "unhandled cuda error"
-_HARDWARE = ("gpu.bus-lost", "gpu.ecc", "gpu.gsp", "gpu.nvlink", "gpu.row-remap", "gpu.unhealthy")
 # That a process sees no card is no other card's fault.
 _PLAIN = "gpu.not-visible"
 _GENERAL = ("RuntimeError", "Exception", "OSError", "SystemExit")
@@ -102,7 +102,7 @@ def _is_questioned(told: Told, judgement: Judgement) -> bool:
         return False
     events = (each.event for run in told.runs for each in run.happened)
     others = (e.means for e in events if isinstance(e, KernelSign))
-    return any(each.startswith(_HARDWARE) and each != judgement.cause for each in others)
+    return any(each in DEVICE and each != judgement.cause for each in others)
 
 
 def at_most_likely(judgement: Judgement) -> Judgement:

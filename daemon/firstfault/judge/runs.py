@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from firstfault.faults.card_words import is_last_word
 from firstfault.faults.processes import is_torchruns_end
 from firstfault.faults.system import PANICS, is_bare
 from firstfault.model.event import (
@@ -125,8 +126,7 @@ def _ends_in_words(run: Run) -> bool:
 
 
 def _is_terminated(event: Sign) -> bool:
-    of_card = (event.means or "").startswith("gpu.")
-    return of_card and "what():" in event.place.text and not event.worked
+    return is_last_word(event.means, event.place.text) and not event.worked
 
 
 # A script may go on after something that could not be started; a pod is started anew.

@@ -8,6 +8,7 @@ import msgspec
 
 from firstfault.model.event import Event, Sign
 from firstfault.model.slurm import JobFacts
+from firstfault.model.verdict import CONFIRMED
 
 
 class Process(msgspec.Struct, frozen=True, gc=False):
@@ -51,6 +52,11 @@ class Happened(msgspec.Struct, frozen=True, gc=False):
     def means(self) -> str | None:
         """What a signature says of the line, None for an event that is no `Sign`."""
         return self.event.means if isinstance(self.event, Sign) else None
+
+    @property
+    def at_most(self) -> str:
+        """How sure a verdict by the line's words may be: "confirmed" for an event that is no `Sign`."""
+        return self.event.at_most if isinstance(self.event, Sign) else CONFIRMED
 
 
 class Run(msgspec.Struct, frozen=True):

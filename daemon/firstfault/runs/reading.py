@@ -88,16 +88,14 @@ def read_document(document: Document) -> Read:
 
 # Who copies a log says by dots that there was more, which is no word of the job's. Where the line
 # before begins, infinite without such dots.
-def _before_omission(document: Document) -> float:
-    if not document.excerpts:
-        return float("inf")
-    tail = document.excerpts[-1]
-    data = tail.data[-_LONGEST_TAIL:].rstrip()
+def _before_omission(document: Document, last: bytes) -> float:
+    start = max(len(last) - _LONGEST_TAIL, 0)
+    data = last[start:].rstrip()
     omission = data.rfind(b"\n") + 1
     if omission == 0 or data[omission:].strip(b" []().") or b".." not in data[omission:]:
         return float("inf")
-    kept = data[:omission].rstrip()
-    return tail.offset + max(len(tail.data) - _LONGEST_TAIL, 0) + kept.rfind(b"\n") + 1
+    before = data[:omission].rstrip().rfind(b"\n") + 1
+    return document.excerpts[-1].offset + start + before
 
 
 def _read(document: Document) -> Read:
@@ -116,7 +114,7 @@ def _read(document: Document) -> Read:
             zoned=hours.known or not _are_local(events),
             end=min(
                 max((each.offset for each in output.heard), default=float("inf")),
-                _before_omission(document),
+                _before_omission(document, last),
             ),
             whole=not last or last.endswith(b"\n"),
         )

@@ -6,9 +6,10 @@ from functools import partial
 
 from firstfault.model.explained import Keeper
 from firstfault.web.api import values
-from firstfault.web.api.failures import LIMIT, address, lost_page
+from firstfault.web.api.failures import LIMIT, ONWARD, address, lost_page
+from firstfault.web.api.matters import done
 from firstfault.web.api.operations import Operation
-from firstfault.web.api.parameters import Asked, cursor, segment
+from firstfault.web.api.parameters import Asked, segment
 
 _ID = segment("report", "A kept report's id.")
 _NO_REPORT = {404: "No report of this id is kept"}
@@ -22,7 +23,7 @@ def operations(keeper: Keeper) -> list[Operation]:
             "/explained",
             "Your own kept reports of logs that were sent, the newest first.",
             partial(_listed, keeper),
-            parameters=(cursor("page", "What an answer's `next` says of `page`."), LIMIT),
+            parameters=(ONWARD, LIMIT),
             answers=values.KeptReports,
             statuses={404: "There is no such page of this list"},
         ),
@@ -66,5 +67,4 @@ def _report(keeper: Keeper, asked: Asked, _body: None) -> values.Explanation | N
 
 
 def _forget(keeper: Keeper, asked: Asked, _body: values.Nothing) -> values.Done | None:
-    done = keeper.forget(asked.reader, asked["report"])
-    return values.Done(done, asked.reader.name) if done else None
+    return done(asked, keeper.forget(asked.reader, asked["report"]))

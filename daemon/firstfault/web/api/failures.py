@@ -61,6 +61,8 @@ FILTERS = (
     ),
 )
 PAGE = cursor("page", "What an answer's `next` or `previous` says of `page`; for the same filter.")
+# Of a list that goes one way.
+ONWARD = cursor("page", "What an answer's `next` says of `page`.")
 LIMIT = number("limit", "So many of them.", 1, MOST, FIRST)
 CLUSTER = segment("cluster", 'The job\'s cluster; "-" where it has none.')
 JOB = segment("job", "The job's number.")

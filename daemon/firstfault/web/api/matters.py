@@ -8,9 +8,9 @@ from functools import partial
 from firstfault.model import board as b
 from firstfault.model import jobs as j
 from firstfault.web.api import values
-from firstfault.web.api.failures import LIMIT, address, lost_page
+from firstfault.web.api.failures import LIMIT, ONWARD, address, lost_page
 from firstfault.web.api.operations import Operation
-from firstfault.web.api.parameters import LARGEST_NUMBER, Asked, choice, cursor, number, segment
+from firstfault.web.api.parameters import LARGEST_NUMBER, Asked, choice, number, segment
 
 _STATES = (j.PENDING, j.SENT, j.DEAD, j.SUPERSEDED, j.SHADOW)
 _FINGERPRINT = segment("fingerprint", "A failure's fingerprint.")
@@ -31,7 +31,7 @@ def _fingerprints(board: b.Board) -> list[Operation]:
             "/fingerprints",
             "Failures that came again and again, those last seen first.",
             partial(_listed, board),
-            parameters=(cursor("page", "What an answer's `next` says of `page`."), LIMIT),
+            parameters=(ONWARD, LIMIT),
             answers=values.Fingerprints,
             statuses={404: "There is no such page of this list"},
         ),
@@ -48,7 +48,7 @@ def _fingerprints(board: b.Board) -> list[Operation]:
             "note_fingerprint",
             "/fingerprints/{fingerprint}/note",
             "Marks a fingerprint as known, with what is known of it; null takes that back.",
-            lambda asked, body: _done(
+            lambda asked, body: done(
                 asked, board.note(asked.reader, asked["fingerprint"], body.note)
             ),
             method="POST",
@@ -72,7 +72,7 @@ def _incidents(board: b.Board) -> list[Operation]:
             f"{verb}_incident",
             f"/incidents/{{key}}/{verb}",
             said,
-            lambda asked, body: _done(asked, work(asked, body)),
+            lambda asked, body: done(asked, work(asked, body)),
             method="POST",
             needs="administrator",
             parameters=(_KEY,),
@@ -137,7 +137,7 @@ def _outbox(board: b.Board) -> list[Operation]:
             "retry_delivery",
             "/deliveries/{delivery}/retry",
             "Sends a message again that was given up.",
-            lambda asked, _: _done(asked, board.retry(asked.reader, asked["delivery"])),
+            lambda asked, _: done(asked, board.retry(asked.reader, asked["delivery"])),
             method="POST",
             needs="administrator",
             parameters=(segment("delivery", "The delivery's id."),),
@@ -166,5 +166,6 @@ def _listed(board: b.Board, asked: Asked, _body: None) -> values.Fingerprints:
     return values.Fingerprints(found.fingerprints, following)
 
 
-def _done(asked: Asked, done: bool) -> values.Done | None:
-    return values.Done(done, asked.reader.name) if done else None
+def done(asked: Asked, worked: bool) -> values.Done | None:
+    """The answer to what was to be done; None where there was nothing to do it to."""
+    return values.Done(worked, asked.reader.name) if worked else None
